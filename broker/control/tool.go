@@ -58,10 +58,10 @@ type Retryable interface {
 // Mutation is embedded in requests that change a workspace ("MUT" in the
 // catalog).
 type Mutation struct {
-	WorkspaceID      string `json:"workspaceId"`
-	ExpectedRevision string `json:"expectedRevision"`
-	RetryEpoch       string `json:"retryEpoch"`
-	RequestKey       string `json:"requestKey"`
+	WorkspaceID      string `json:"workspaceId" is:"id"`
+	ExpectedRevision string `json:"expectedRevision" is:"decimal" doc:"Current workspace revision"`
+	RetryEpoch       string `json:"retryEpoch" is:"id" doc:"From lomi_connect"`
+	RequestKey       string `json:"requestKey" is:"id" doc:"New for each request; the same to repeat it"`
 }
 
 // Workspace implements Addressed.
@@ -74,9 +74,9 @@ func (m Mutation) Retry() (epoch, key, revision string) {
 
 // Keyed is embedded in requests that have a key and no revision ("MUT-rev").
 type Keyed struct {
-	WorkspaceID string `json:"workspaceId"`
-	RetryEpoch  string `json:"retryEpoch"`
-	RequestKey  string `json:"requestKey"`
+	WorkspaceID string `json:"workspaceId" is:"id"`
+	RetryEpoch  string `json:"retryEpoch" is:"id" doc:"From lomi_connect"`
+	RequestKey  string `json:"requestKey" is:"id" doc:"New for each request; the same to repeat it"`
 }
 
 // Workspace implements Addressed.
@@ -87,7 +87,7 @@ func (k Keyed) Retry() (epoch, key, revision string) { return k.RetryEpoch, k.Re
 
 // Scoped is embedded in reads of one workspace.
 type Scoped struct {
-	WorkspaceID string `json:"workspaceId"`
+	WorkspaceID string `json:"workspaceId" is:"id"`
 }
 
 // Workspace implements Addressed.
