@@ -29,6 +29,18 @@ type Call struct {
 	PeerPID   int    // of the process at the other end of the socket, 0 unknown
 	Operation string // receipt id, "" for a read
 	Lease     string // in Do: the lease that Session holds on Target.Resource, "" none
+	Authority Authority
+}
+
+// Authority is what the caller may do at this moment, for adapters that list
+// things or give stored ones out again. It only ever narrows what the broker
+// has admitted, waits for nothing, and is never nil in a call of the broker.
+type Authority interface {
+	Scope(control.Scope) bool
+	Workspace(id string) bool
+	// Holder says who may type or click on a resource: "this_session",
+	// "another_session", or "" for nobody and for a person.
+	Holder(resource string) string
 }
 
 // Target is what a call acts on. The broker checks it against the grant and
@@ -52,6 +64,9 @@ type Target struct {
 	// Run names the thing for which one answer is enough: the running command
 	// that input goes to.
 	Run string
+	// Refused is the way to take instead, for a call that the asking policies
+	// refuse rather than ask about: input to a shell that waits at its prompt.
+	Refused string
 }
 
 // Result is what an adapter did. Data marshals to an object with a "kind" of
@@ -65,4 +80,7 @@ type Result struct {
 	Image   *control.Image // shown with the answer, kept as an artifact when Source is set
 	// Lease names the resource on which the caller now holds the first lease.
 	Lease string
+	// Workspaces were made by this call. They are added to its caller's grant,
+	// and to nobody else's.
+	Workspaces []string
 }
