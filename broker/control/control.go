@@ -167,11 +167,11 @@ func (r Reply) Err() error {
 
 // Operation is the data kind "operation": what a caller may know of a receipt.
 type Operation struct {
-	Kind        string          `json:"kind"` // "operation"
+	Kind        string          `json:"kind" enum:"operation"`
 	OperationID string          `json:"operationId"`
 	Tool        string          `json:"tool"`
-	State       State           `json:"state"`
-	EffectState Effect          `json:"effectState"`
+	State       State           `json:"state" enum:"queued,awaiting_user,running,cancelling,succeeded,failed,cancelled,outcome_unknown"`
+	EffectState Effect          `json:"effectState" enum:"none,partial,complete,unknown"`
 	WorkspaceID string          `json:"workspaceId,omitempty"`
 	Result      json.RawMessage `json:"result,omitempty"`
 	Code        Code            `json:"code,omitempty"`    // of a failed or unknown one
