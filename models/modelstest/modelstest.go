@@ -61,6 +61,7 @@ func Request(question string) models.Request {
 func Collect(ctx context.Context, tb testing.TB, m models.Model, req models.Request) Reply {
 	tb.Helper()
 	var r Reply
+	var text, thinking strings.Builder
 	ended := false
 	for d, err := range m.Stream(ctx, req) {
 		if ended {
@@ -72,9 +73,9 @@ func Collect(ctx context.Context, tb testing.TB, m models.Model, req models.Requ
 		}
 		switch d.Kind {
 		case models.DeltaText:
-			r.Text += d.Text
+			text.WriteString(d.Text)
 		case models.DeltaThinking:
-			r.Thinking += d.Text
+			thinking.WriteString(d.Text)
 		case models.DeltaProgress:
 			r.Progress = append(r.Progress, d.Progress)
 		case models.DeltaUsage:
@@ -90,6 +91,7 @@ func Collect(ctx context.Context, tb testing.TB, m models.Model, req models.Requ
 			r.Finish, ended = d.Finish, true
 		}
 	}
+	r.Text, r.Thinking = text.String(), thinking.String()
 	if !ended {
 		tb.Error("the stream ended with neither a finish nor an error")
 	}
