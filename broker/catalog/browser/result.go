@@ -24,17 +24,21 @@ type Opened struct {
 	NetworkIsolation string `json:"networkIsolation"` // "none"
 	URL              string `json:"url,omitempty"`
 	Title            string `json:"title,omitempty"`
+	// Notes tell what the page did by itself since the last result: dialogs
+	// that were closed, navigations, windows and downloads that were refused.
+	Notes []string `json:"notes,omitempty"`
 }
 
 // Navigated is the data kind "browser_navigation".
 type Navigated struct {
 	Kind string `json:"kind" enum:"browser_navigation"`
 	Target
-	NavigationID string `json:"navigationId"`
-	URL          string `json:"url"`
-	Title        string `json:"title,omitempty"`
-	Committed    bool   `json:"committed"`
-	Loaded       bool   `json:"loaded"`
+	NavigationID string   `json:"navigationId"`
+	URL          string   `json:"url"`
+	Title        string   `json:"title,omitempty"`
+	Committed    bool     `json:"committed"`
+	Loaded       bool     `json:"loaded"`
+	Notes        []string `json:"notes,omitempty"`
 }
 
 // Snapshot is the data kind "browser_snapshot". SnapshotKind is "dom" and
@@ -57,6 +61,7 @@ type Snapshot struct {
 	NextCursor    string               `json:"nextCursor,omitempty"`
 	OmittedFrames int                  `json:"omittedFrames"`
 	Limitations   control.List[string] `json:"limitations"`
+	Notes         []string             `json:"notes,omitempty"`
 }
 
 // Viewport is the visible part of a page or frame, in CSS pixels.
@@ -121,6 +126,7 @@ type Interaction struct {
 	DefaultAction  string          `json:"defaultAction,omitempty"`
 	ScrollPosition *ScrollPosition `json:"scrollPosition,omitempty"`
 	ValueLength    *int            `json:"valueLength,omitempty"`
+	Notes          []string        `json:"notes,omitempty"`
 }
 
 // ScrollPosition is where a viewport stands, in CSS pixels.
