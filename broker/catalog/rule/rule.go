@@ -44,12 +44,16 @@ func Check(ptr any) error {
 }
 
 // structPlan is the compiled form of one struct type's tags.
-type structPlan []fieldPlan
+type structPlan struct {
+	fields []fieldPlan
+	tag    int // index of a union's discriminator, -1 for none
+}
 
 type fieldPlan struct {
 	name     string // "" for an embedded struct, whose fields are its parent's
 	index    int
 	optional bool
+	in       map[string]bool            // by variant of a union: is it optional there
 	fallback func(reflect.Value)        // sets the default
 	check    func(reflect.Value) string // the broken rule, or ""
 	nested   func(reflect.Value) (path, broken string)
@@ -62,9 +66,12 @@ func plan(t reflect.Type) structPlan {
 	if p, ok := plans.Load(t); ok {
 		return p.(structPlan)
 	}
-	var p structPlan
+	p := structPlan{tag: -1}
 	for i := range t.NumField() {
-		p = append(p, planField(t.Field(i), i))
+		if t.Field(i).Tag.Get("oneof") != "" {
+			p.tag = i
+		}
+		p.fields = append(p.fields, planField(t.Field(i), i))
 	}
 	plans.Store(t, p)
 	return p
@@ -75,6 +82,13 @@ func planField(f reflect.StructField, index int) fieldPlan {
 	p := fieldPlan{name: name, index: index, optional: strings.Contains(opts, "omitempty")}
 	if text, ok := f.Tag.Lookup("default"); ok {
 		p.fallback = fallback(f.Type, text)
+	}
+	if in := f.Tag.Get("in"); in != "" {
+		p.in = map[string]bool{}
+		for variant := range strings.SplitSeq(in, ",") {
+			name, optional := strings.CutSuffix(variant, "?")
+			p.in[name] = optional
+		}
 	}
 	kind := f.Type
 	if kind.Kind() == reflect.Pointer {
@@ -95,19 +109,30 @@ func planField(f reflect.StructField, index int) fieldPlan {
 }
 
 func (p structPlan) check(v reflect.Value) (path, broken string) {
-	for _, f := range p {
-		if path, broken := f.hold(v.Field(f.index)); broken != "" {
+	variant := ""
+	if p.tag >= 0 {
+		variant = v.Field(p.tag).String()
+	}
+	for _, f := range p.fields {
+		optional := f.optional
+		if f.in != nil {
+			var belongs bool
+			if optional, belongs = f.in[variant]; !belongs {
+				continue
+			}
+		}
+		if path, broken := f.hold(v.Field(f.index), optional); broken != "" {
 			return join(f.name, path), broken
 		}
 	}
 	return "", ""
 }
 
-func (f fieldPlan) hold(v reflect.Value) (path, broken string) {
+func (f fieldPlan) hold(v reflect.Value, optional bool) (path, broken string) {
 	if f.fallback != nil && v.IsZero() {
 		f.fallback(v)
 	}
-	if f.optional && v.IsZero() {
+	if optional && v.IsZero() {
 		return "", ""
 	}
 	if v.Kind() == reflect.Pointer {
