@@ -38,6 +38,8 @@ type Call struct {
 type Authority interface {
 	Scope(control.Scope) bool
 	Workspace(id string) bool
+	// Origin takes an exact origin, "https://host:443".
+	Origin(origin string) bool
 	// Holder says who may type or click on a resource: "this_session",
 	// "another_session", or "" for nobody and for a person.
 	Holder(resource string) string
