@@ -282,3 +282,17 @@ func (d *DB) prepareRead(ctx context.Context, query string) (*sql.Stmt, error) {
 	d.readStmts[query] = stmt
 	return stmt, nil
 }
+
+// Snapshot runs fn on one reading connection that sees one state of the store
+// throughout. It holds up checkpoints, so fn must not wait for anything.
+func (d *DB) Snapshot(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
+	tx, err := d.reads.BeginTx(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("beginning to read: %w", Wrap(err))
+	}
+	err = fn(ctx, tx)
+	if e := tx.Rollback(); e != nil && !errors.Is(e, sql.ErrTxDone) {
+		err = errors.Join(err, e)
+	}
+	return Wrap(err)
+}
