@@ -429,3 +429,19 @@ func CleanEnv(env []string) []string {
 	}
 	return clean
 }
+
+// Contains reports whether a process lives in the tree. A process that cannot
+// be found is an error, so that a caller who guards something fails closed.
+func (p *Process) Contains(pid int) (bool, error) {
+	all, err := processes()
+	if err != nil {
+		return false, fmt.Errorf("placing a process: %w", err)
+	}
+	above := ancestors(all, pid)
+	for _, known := range all {
+		if known.pid == pid {
+			return above[p.keeper.Process.Pid], nil
+		}
+	}
+	return false, fmt.Errorf("placing a process: no process %d", pid)
+}

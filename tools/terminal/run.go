@@ -1,0 +1,279 @@
+package terminal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"lomi/broker"
+	"lomi/broker/control"
+)
+
+// Bounds of one run (broker spec 7.1).
+const (
+	maxCommand = 16 << 10
+	// maxCanonical is what a terminal's own line buffer takes.
+	maxCanonical = 4000
+	// settleBound is how long a prompt that is just being drawn is waited for.
+	settleBound = 5 * time.Second
+	// startBound is how long a shell may take to accept a line.
+	startBound = 30 * time.Second
+	// runBound is how long one run is observed.
+	runBound = 24 * time.Hour
+	// interruptBound is how long a program may take to end after Ctrl+C
+	// before its run counts as unknown.
+	interruptBound = 10 * time.Second
+	// permitEvery is how often the right to observe is asked for again.
+	permitEvery = 100 * time.Millisecond
+)
+
+const (
+	ctrlC      = "\x03"
+	pasteBegin = "\x1b[200~"
+	pasteEnd   = "\x1b[201~"
+)
+
+// interrupted is the exit code of what Ctrl+C ended.
+const interrupted = 130
+
+// run is one observed command. Its fields belong to its terminal's mutex.
+type run struct {
+	operation  string
+	lease      string
+	command    string
+	started    bool // a start mark, or without such marks the echo, was seen
+	ended      bool
+	incomplete bool // the shell asks for more lines
+	exit       *int // nil when no mark told it
+	start, end uint64
+	head       []byte
+}
+
+// begun reports whether an end mark belongs to this run and not to a prompt
+// that was drawn before it.
+func (r *run) begun(startMarks bool) bool { return r.started || !startMarks }
+
+// execute runs one command line and observes it to its end. It writes only
+// when the prompt is proven to be ready.
+func (t *terminal) execute(ctx context.Context, permit *broker.Permit, operation, lease, command string) (*run, broker.Result, error) {
+	if err := t.checkCommand(command); err != nil {
+		return nil, broker.Result{}, err
+	}
+	r, err := t.admit(ctx, permit, operation, lease, command)
+	if err != nil {
+		return nil, broker.Result{}, err
+	}
+	if err := permit.Start(); err != nil {
+		t.forget(r, promptReady)
+		return nil, broker.Result{}, err
+	}
+	sent, err := t.tty.send(t.commandBytes(command), permit.Check, true)
+	if err != nil {
+		return r, t.brokenOff(r, sent, err), nil
+	}
+	return r, t.follow(ctx, permit, r), nil
+}
+
+func (t *terminal) checkCommand(command string) error {
+	limit := maxCommand
+	if t.shell.canonical {
+		limit = maxCanonical
+	}
+	switch {
+	case command == "" || strings.IndexFunc(command, unicode.IsControl) >= 0:
+		return control.Errorf(control.ResourceExhausted, "command: must be one line without control characters")
+	case len(command) > limit:
+		return control.Errorf(control.ResourceExhausted, "command: must have at most %d bytes for this shell", limit)
+	}
+	return nil
+}
+
+// admit reserves the prompt for one run.
+func (t *terminal) admit(ctx context.Context, permit *broker.Permit, operation, lease, command string) (*run, error) {
+	wait, cancel := context.WithTimeout(ctx, settleBound)
+	defer cancel()
+	err := t.waitReady(wait)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case t.exit != nil:
+		return nil, control.Errorf(control.TargetNotFound, "the shell of this terminal has ended")
+	case t.running != nil || t.prompt == promptRunning:
+		return nil, control.Errorf(control.TargetBusy, "a command is still running in this terminal")
+	case t.prompt != promptReady || err != nil:
+		return nil, control.Errorf(control.PromptStateUnknown, "the shell does not wait at an empty prompt")
+	}
+	select {
+	case <-permit.Cancelled():
+		return nil, &control.Error{Code: control.TargetBusy, Message: "cancelled before it ran", Effect: control.EffectNone}
+	default:
+	}
+	r := &run{operation: operation, lease: lease, command: command}
+	t.running, t.prompt = r, promptRunning
+	if !t.startMarks {
+		// The line feed that echoes our Enter is the only sign of a start.
+		t.beginCommand()
+		t.out.onLine = func() {
+			if t.running == r {
+				t.observe(r)
+			}
+		}
+	}
+	t.runs = append(t.runs, r)
+	if len(t.runs) > maxRuns {
+		t.runs = slices.Delete(t.runs, 0, len(t.runs)-maxRuns)
+	}
+	return r, nil
+}
+
+// forget takes a run back that wrote nothing.
+func (t *terminal) forget(r *run, state prompt) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.running == r {
+		t.running, t.prompt = nil, state
+	}
+	t.runs = slices.DeleteFunc(t.runs, func(o *run) bool { return o == r })
+}
+
+// commandBytes is the line as it is typed. In a paste the shell's line editor
+// takes every character for itself; the command holds no control character
+// that could end the paste.
+func (t *terminal) commandBytes(command string) []byte {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.out.screen.paste {
+		return []byte(pasteBegin + command + pasteEnd + "\r")
+	}
+	return []byte(command + "\r")
+}
+
+// brokenOff settles a run whose line did not go out in full. Only the last
+// byte runs a line, so an incomplete one has run nothing, but it stands at the
+// prompt.
+func (t *terminal) brokenOff(r *run, sent int, err error) broker.Result {
+	state := promptEditing
+	if sent == 0 {
+		state = promptReady
+	}
+	t.mu.Lock()
+	t.finish(r, nil)
+	t.prompt = state
+	paste := t.out.screen.paste
+	t.mu.Unlock()
+	if sent > 0 && paste {
+		// An open paste would swallow the person's next Enter.
+		if _, err := t.tty.write([]byte(pasteEnd)); err != nil {
+			t.log.Debug("paste left open", "panel", t.panel.ID, "err", err)
+		}
+	}
+	result := broker.Result{State: control.StateFailed, Effect: control.EffectNone, Message: "The line could not be typed in full and did not run."}
+	if errors.Is(err, errAborted) || errors.Is(err, errWriteTimeout) {
+		result.Message = "The line did not run: " + err.Error() + "."
+	}
+	return result
+}
+
+// follow observes a run that was typed until something settles it.
+func (t *terminal) follow(ctx context.Context, permit *broker.Permit, r *run) broker.Result {
+	observed, stop := context.WithTimeout(ctx, runBound)
+	defer stop()
+	starting := time.NewTimer(startBound)
+	defer starting.Stop()
+	ticker := time.NewTicker(permitEvery)
+	defer ticker.Stop()
+	cancelled := permit.Cancelled()
+	cancelling := false
+	var giveUp <-chan time.Time
+	for {
+		t.mu.Lock()
+		done, incomplete, started, changed := r.ended, r.incomplete, r.started, t.changes()
+		t.mu.Unlock()
+		switch {
+		case done:
+			return t.outcome(r, cancelling)
+		case incomplete:
+			return t.abandonLine(ctx, permit, r)
+		}
+		select {
+		case <-changed:
+		case <-cancelled:
+			// Exactly one: a second Ctrl+C means something else to many
+			// programs.
+			cancelled, cancelling = nil, true
+			giveUp = time.After(interruptBound)
+			if _, err := t.tty.send([]byte(ctrlC), permit.Check, true); err != nil {
+				return t.unknown(r, "It was cancelled, but Ctrl+C could not be typed; the command may still run.")
+			}
+		case <-giveUp:
+			return t.unknown(r, "It was cancelled with Ctrl+C, but the command still runs.")
+		case <-starting.C:
+			if !started && t.startMarks {
+				return t.unknown(r, "The shell took the line but did not say that it runs.")
+			}
+		case <-ticker.C:
+			if permit.Check() != nil {
+				return t.unknown(r, "A person took over or the lease ended while it ran.")
+			}
+		case <-observed.Done():
+			return t.unknown(r, "Lomi stopped watching before the command ended.")
+		}
+	}
+}
+
+// outcome is the result of a run that ended.
+func (t *terminal) outcome(r *run, cancelling bool) broker.Result {
+	t.mu.Lock()
+	exit := r.exit
+	t.mu.Unlock()
+	switch {
+	case exit == nil:
+		return broker.Result{State: control.StateOutcomeUnknown, Effect: control.EffectUnknown,
+			Message: "The shell ended before the command's end was seen."}
+	case cancelling && *exit == interrupted:
+		return broker.Result{State: control.StateCancelled, Effect: control.EffectPartial, Message: "Ctrl+C ended the command."}
+	case *exit != 0:
+		return broker.Result{State: control.StateFailed, Effect: control.EffectComplete,
+			Message: fmt.Sprintf("The command ended with exit code %d.", *exit)}
+	}
+	return broker.Result{}
+}
+
+// unknown ends the observation of a run that may go on, unless it ended in
+// the same moment.
+func (t *terminal) unknown(r *run, message string) broker.Result {
+	t.mu.Lock()
+	ended := r.ended
+	if !ended {
+		t.finish(r, nil)
+	}
+	t.mu.Unlock()
+	if ended {
+		return t.outcome(r, false)
+	}
+	return broker.Result{State: control.StateOutcomeUnknown, Effect: control.EffectUnknown, Message: message}
+}
+
+// abandonLine takes back a line to which the shell asks for more: a quote or a
+// bracket is open. Nothing of it has run.
+func (t *terminal) abandonLine(ctx context.Context, permit *broker.Permit, r *run) broker.Result {
+	const message = "The command line is not complete: a quote, bracket or here-document is open. Nothing ran."
+	t.mu.Lock()
+	t.finish(r, nil)
+	t.prompt = promptUnknown
+	t.mu.Unlock()
+	if _, err := t.tty.send([]byte(ctrlC), permit.Check, true); err == nil {
+		wait, cancel := context.WithTimeout(ctx, settleBound)
+		defer cancel()
+		if err := t.waitReady(wait); err != nil {
+			t.log.Debug("prompt not back after an incomplete line", "panel", t.panel.ID, "err", err)
+		}
+	}
+	return broker.Result{State: control.StateFailed, Effect: control.EffectNone, Message: message}
+}
