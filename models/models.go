@@ -172,7 +172,8 @@ type Info struct {
 	Vision   bool   `json:"vision"`
 	Size     int64  `json:"size,omitempty"` // bytes on disk, 0 unknown
 	Loaded   bool   `json:"loaded,omitempty"`
-	Note     string `json:"note,omitempty"` // a warning a person should see
+	Remote   bool   `json:"remote,omitempty"` // what is said to it leaves this machine
+	Note     string `json:"note,omitempty"`   // a warning a person should see
 }
 
 // Lister lists the models of an engine.

@@ -92,6 +92,12 @@ func (c *Client) Show(ctx context.Context, model string) (Details, error) {
 	return describe(model, resp), nil
 }
 
+// Info returns the short facts about one model, from memory after the first time.
+func (c *Client) Info(ctx context.Context, model string) (models.Info, error) {
+	d, err := c.details(ctx, model)
+	return d.Info, err
+}
+
 // checkName refuses what is no model's name before it stands in a request.
 func checkName(model string) error {
 	if model == "" || len(model) > maxName || strings.ContainsFunc(model, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
@@ -132,6 +138,7 @@ func describe(model string, resp *api.ShowResponse) Details {
 	d.cachePerToken = cachePerToken(resp.ModelInfo)
 	var notes []string
 	if d.RemoteHost != "" {
+		d.Remote = true
 		notes = append(notes, "This model does not run here: Ollama sends the conversation to "+guard.Snippet([]byte(d.RemoteHost))+".")
 	}
 	if resp.Renderer == "" && structTemplate.MatchString(resp.Template) {
