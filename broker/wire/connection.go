@@ -32,7 +32,7 @@ func startLink(conn net.Conn) *Link {
 		ended:   make(chan struct{}),
 		waiting: make(map[uint64]chan control.Reply),
 	}
-	context.AfterFunc(l.ctx, func() { conn.Close() })
+	context.AfterFunc(l.ctx, l.hangUp)
 	var parts sync.WaitGroup
 	parts.Go(l.write)
 	parts.Go(l.watch)
@@ -131,6 +131,10 @@ func (l *Link) request(ctx context.Context, tool string, args json.RawMessage) (
 		release(l.places)
 		return nil, errors.Join(ErrNotSent, err)
 	}
+	if l.ctx.Err() != nil { // a select alone would choose by chance
+		release(l.places)
+		return nil, errors.Join(ErrNotSent, l.lost())
+	}
 	answer := make(chan control.Reply, 1)
 	select {
 	case l.out <- outgoing{frame: appendFrame(body)}:
@@ -141,6 +145,7 @@ func (l *Link) request(ctx context.Context, tool string, args json.RawMessage) (
 		release(l.places)
 		return nil, errors.Join(ErrNotSent, context.Cause(ctx))
 	case <-l.ctx.Done():
+		release(l.places)
 		return nil, errors.Join(ErrNotSent, l.lost())
 	}
 }

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -56,6 +57,16 @@ func newLink(ctx context.Context, conn net.Conn, limit int64) *link {
 		heard: make(chan struct{}, 1), first: make(chan struct{})}
 	l.ctx, l.end = context.WithCancelCause(ctx)
 	return l
+}
+
+// hangUp closes the connection below TLS. The farewell of TLS would wait for a
+// peer that does not read; the frames and the pings tell an end as well.
+func (l *link) hangUp() {
+	conn := l.conn
+	if secured, ok := conn.(*tls.Conn); ok {
+		conn = secured.NetConn()
+	}
+	conn.Close()
 }
 
 // read returns the next message. Signals are answered here and not returned.

@@ -81,19 +81,10 @@ func (s *server) welcome(conn net.Conn, w welcome) error {
 // decide waits for the person. What the client has sent meanwhile, the start
 // of its handshake, is returned to be read again.
 func (s *server) decide(ctx context.Context, conn net.Conn, p Pairing) (early []byte, err error) {
-	defer release(s.pending)
 	w := watchEarly(conn)
-	timer := time.NewTimer(pairingTime)
-	defer timer.Stop()
-	decision := Expired
-	select {
-	case decision = <-p.Decision:
-	case <-timer.C:
-	case <-w.done:
-		return nil, errHungUp
-	case <-ctx.Done():
-		w.stop()
-		return nil, context.Cause(ctx)
+	decision, err := s.settled(ctx, w, p)
+	if err != nil {
+		return nil, err
 	}
 	early, err = w.stop()
 	if err != nil {
@@ -109,6 +100,24 @@ func (s *server) decide(ctx context.Context, conn net.Conn, p Pairing) (early []
 	conn.SetDeadline(time.Now().Add(welcomeTime))
 	_, err = conn.Write(alertRecord(alert))
 	return nil, errors.Join(&notApproved{decision}, err)
+}
+
+// settled waits until the pairing is settled, and then gives its place back.
+func (s *server) settled(ctx context.Context, w *early, p Pairing) (Decision, error) {
+	defer release(s.pending)
+	timer := time.NewTimer(pairingTime)
+	defer timer.Stop()
+	select {
+	case decision := <-p.Decision:
+		return decision, nil
+	case <-timer.C:
+		return Expired, nil
+	case <-w.done:
+		return "", errors.Join(errHungUp, w.err)
+	case <-ctx.Done():
+		w.stop()
+		return "", context.Cause(ctx)
+	}
 }
 
 // early reads what a client sends before it was approved, because only a read

@@ -40,7 +40,7 @@ type serving struct {
 func (s *server) serve(ctx context.Context, conn net.Conn, session Session) error {
 	v := &serving{link: newLink(ctx, conn, maxRequest), server: s, session: session}
 	// A read that waits for the peer must end with the link.
-	stop := context.AfterFunc(v.ctx, func() { conn.Close() })
+	stop := context.AfterFunc(v.ctx, v.hangUp)
 	defer stop()
 	var helpers sync.WaitGroup
 	helpers.Go(v.write)
@@ -50,7 +50,7 @@ func (s *server) serve(ctx context.Context, conn net.Conn, session Session) erro
 	err := v.readRequests()
 	v.end(err) // the first cause stays
 	s.Handler.Closed(session.ID)
-	conn.Close()
+	v.hangUp()
 	helpers.Wait()
 	v.calls.Wait()
 	v.giveBack()
