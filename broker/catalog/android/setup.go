@@ -17,7 +17,7 @@ type SetupPlanRequest struct {
 type PlanAction struct {
 	Type                    string            `json:"type" oneof:"inventory,catalog,prepare"`
 	Refresh                 bool              `json:"refresh,omitempty" in:"catalog?"`
-	Offset                  int               `json:"offset,omitempty" in:"catalog?" min:"0"`
+	Offset                  int               `json:"offset,omitempty" in:"catalog?" min:"0" max:"4096"`
 	Limit                   int               `json:"limit,omitempty" in:"catalog?" default:"32" min:"1" max:"32"`
 	ExpectedCatalogRevision string            `json:"expectedCatalogRevision,omitempty" in:"catalog?" is:"id"`
 	CatalogRevision         string            `json:"catalogRevision,omitempty" in:"prepare" is:"id"`

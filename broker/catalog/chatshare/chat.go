@@ -119,7 +119,7 @@ type ExportRequest struct {
 	control.Scoped
 	ConversationID   string `json:"conversationId" is:"chat"`
 	Format           string `json:"format" enum:"markdown,json"`
-	StartUTF16       int    `json:"startUtf16,omitempty" min:"0"`
+	StartUTF16       int    `json:"startUtf16,omitempty" min:"0" max:"4194304"`
 	MaxChars         int    `json:"maxChars,omitempty" default:"8192" min:"2" max:"8192"`
 	ExpectedRevision string `json:"expectedRevision,omitempty" is:"sha256"`
 }

@@ -67,8 +67,8 @@ type ApplyEditsRequest struct {
 
 // Edit replaces a range of the buffer as it was before the request.
 type Edit struct {
-	FromUTF16 int    `json:"fromUtf16" min:"0"`
-	ToUTF16   int    `json:"toUtf16" min:"0"`
+	FromUTF16 int    `json:"fromUtf16" min:"0" max:"16777216"`
+	ToUTF16   int    `json:"toUtf16" min:"0" max:"16777216"`
 	Insert    string `json:"insert" is:"lf" doc:"No CR"`
 }
 

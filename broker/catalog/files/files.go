@@ -21,7 +21,7 @@ func (r *ListRequest) Validate() error { return rule.Check(r) }
 type ReadRequest struct {
 	control.Scoped
 	RelativePath         string `json:"relativePath" is:"path" min:"1" max:"4096"`
-	StartUTF16           int    `json:"startUtf16,omitempty" min:"0"`
+	StartUTF16           int    `json:"startUtf16,omitempty" min:"0" max:"4194304"`
 	MaxChars             int    `json:"maxChars,omitempty" default:"4096" min:"2" max:"8192"`
 	ExpectedDiskRevision string `json:"expectedDiskRevision,omitempty" is:"id" doc:"Required when startUtf16 > 0"`
 }
