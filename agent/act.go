@@ -141,8 +141,14 @@ func (t *Turn) run(ctx context.Context, call models.ToolCall) (Result, error) {
 			break
 		}
 	}
-	if result == nil {
+	switch {
+	case result == nil:
 		return t.lost(ctx), nil
+	case ctx.Err() != nil && result.Text == "" && result.Outcome == "":
+		// The tool leaves it to the turn to say why the context ended.
+		lost := t.lost(ctx)
+		lost.Receipt = result.Receipt
+		return lost, nil
 	}
 	if result.Outcome == "" {
 		result.Outcome = OutcomeOK

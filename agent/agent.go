@@ -29,7 +29,8 @@ type Recorder interface {
 // list does not change within it. Call does nothing before the first pull and
 // yields any number of updates, the last with a Result; an error is the last
 // item, and its text is for the log, not for the model. A break stops
-// watching; only ctx cancels the operation.
+// watching; only ctx cancels the operation. A Result without text and outcome,
+// after ctx has ended, leaves it to the turn to say why.
 type Tools interface {
 	Specs(ctx context.Context) ([]models.ToolSpec, error)
 	Call(ctx context.Context, call models.ToolCall) iter.Seq2[Update, error]
