@@ -56,16 +56,16 @@ export interface ConversationInfo {
   model: string;
   projectPath: string;
   workspaceId: string;
-  updated: string;
+  updatedAt: string;
   lastSeq: number;
-  active?: boolean;
+  turn?: string;
   domains?: string[];
 }
 
 export interface Pairing {
   id: string;
   label: string;
-  certificate: string;
+  certificateSha256: string;
   expires: string;
 }
 
@@ -114,7 +114,7 @@ export interface Connection {
   name: string;
   kind: string;
   baseURL?: string;
-  remote: boolean;
+  leavesMachine: boolean;
   error?: string;
   models: ModelInfo[];
 }
@@ -143,15 +143,18 @@ export interface ScreenMeta {
 }
 
 export interface ScreenInput {
-  kind: "mouse" | "wheel" | "key" | "text" | "navigate";
-  event?: "down" | "up" | "move";
-  button?: "left" | "middle" | "right" | "none";
+  type: "mouse" | "wheel" | "key" | "text" | "navigate" | "history";
+  action?: "down" | "up" | "move";
+  button?: "left" | "middle" | "right";
+  buttons?: number;
+  clicks?: number;
   x?: number;
   y?: number;
   deltaX?: number;
   deltaY?: number;
   key?: string;
   code?: string;
+  keyCode?: number;
   text?: string;
   url?: string;
   modifiers?: number;

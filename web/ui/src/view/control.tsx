@@ -38,7 +38,7 @@ export function Control() {
             <p class="sub">
               Request <code>{p.id}</code>. The client shows the same number; its name proves nothing.
               <br />
-              Certificate <code>{p.certificate}</code>
+              Certificate <code>{p.certificateSha256}</code>
             </p>
             <GrantForm id={p.id} workspaces={d.workspaces.slice(0, 1).map((w) => w.id)} domains={["terminal", "browser"]} />
           </section>

@@ -5,7 +5,7 @@ import { useSignal } from "@preact/signals";
 export function ConversationList() {
   const asking = useSignal("");
   const list = desk.value?.conversations ?? [];
-  const sorted = [...list].sort((a, b) => (a.updated < b.updated ? 1 : -1));
+  const sorted = [...list].sort((a, b) => (a.updatedAt < b.updatedAt ? 1 : -1));
   return (
     <aside class="list" aria-label="Conversations">
       <header>
@@ -21,7 +21,7 @@ export function ConversationList() {
             <button type="button" class="plain title" aria-current={c.id === current.value ? "true" : undefined} onClick={() => void show(c.id)}>
               <span class="name">{c.title || "New conversation"}</span>
               <span class="sub">
-                {c.active ? "working · " : ""}
+                {c.turn ? "working · " : ""}
                 {folderName(c.projectPath)} · {c.model}
               </span>
             </button>

@@ -28,7 +28,7 @@ export function ModelSelect({ value, onChange, label }: { value: string; onChang
 }
 
 function groupLabel(c: Connection): string {
-  return c.remote ? `${c.name} — leaves this machine` : c.name;
+  return c.leavesMachine ? `${c.name} — leaves this machine` : c.name;
 }
 
 export function ModelPicker() {
@@ -39,7 +39,7 @@ export function ModelPicker() {
   return (
     <div class="picker">
       <ModelSelect label="Model" value={c.model} onChange={(m) => void chooseModel(m)} />
-      {connection?.remote && <span class="mark">leaves this machine</span>}
+      {connection?.leavesMachine && <span class="mark">leaves this machine</span>}
       {used !== null && (
         <span class="sub" title={`${c.usage?.inputTokens} of ${c.usage?.contextWindow} tokens`}>
           window {used} % full

@@ -133,12 +133,14 @@ function BrowserPanel({ panel }: { panel: Panel }) {
   };
   const mouse = (event: "down" | "up" | "move") => (e: MouseEvent) => {
     if (event === "move" && e.buttons === 0) return;
-    act({ kind: "mouse", event, button: buttons[e.button] ?? "none", ...at(e), modifiers: modifiers(e) });
+    act({ type: "mouse", action: event, button: buttons[e.button] ?? "left", buttons: e.buttons, clicks: Math.max(1, e.detail), ...at(e), modifiers: modifiers(e) });
   };
   const key = (event: "down" | "up") => (e: KeyboardEvent) => {
     if (e.key === "Tab" && !e.shiftKey) return; // focus can always leave
     e.preventDefault();
-    act({ kind: "key", event, key: e.key, code: e.code, modifiers: modifiers(e) });
+    const printable = event === "down" && e.key.length === 1 && !e.ctrlKey && !e.metaKey;
+    // keyCode is what the browser behind the panel wants for keys without text.
+    act({ type: "key", action: event, key: e.key, code: e.code, keyCode: e.keyCode, text: printable ? e.key : "", modifiers: modifiers(e) });
   };
   return (
     <div class="panel-body browser" role="tabpanel">
@@ -146,11 +148,11 @@ function BrowserPanel({ panel }: { panel: Panel }) {
         class="address"
         onSubmit={(e) => {
           e.preventDefault();
-          act({ kind: "navigate", url: address.value });
+          act({ type: "navigate", url: address.value });
         }}
       >
         {(["back", "forward", "reload"] as const).map((name) => (
-          <button type="button" class="plain" key={name} aria-label={name} title={name} onClick={() => act({ kind: "navigate", url: name })}>
+          <button type="button" class="plain" key={name} aria-label={name} title={name} onClick={() => act({ type: "history", key: name })}>
             <Icon name={name} />
           </button>
         ))}
@@ -166,7 +168,7 @@ function BrowserPanel({ panel }: { panel: Panel }) {
           onMouseUp={mouse("up")}
           onMouseMove={mouse("move")}
           onContextMenu={(e) => e.preventDefault()}
-          onWheel={(e) => act({ kind: "wheel", ...at(e), deltaX: e.deltaX, deltaY: e.deltaY })}
+          onWheel={(e) => act({ type: "wheel", ...at(e), deltaX: e.deltaX, deltaY: e.deltaY })}
           onKeyDown={key("down")}
           onKeyUp={key("up")}
         />
