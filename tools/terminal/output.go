@@ -1,6 +1,7 @@
 package terminal
 
 import (
+	"bytes"
 	"crypto/subtle"
 	"strconv"
 	"strings"
@@ -48,10 +49,36 @@ func newOutput(cols, rows int, secret string, reply func(string), onMark func(ma
 	return o
 }
 
-// write takes what the shell's side of the terminal printed.
+// write takes what the shell's side of the terminal printed; p is changed. The
+// secret is masked wherever it comes by: whoever can read the terminal must
+// not learn how to forge its marks.
 func (o *output) write(p []byte) {
-	o.raw.write(p)
 	o.parser.write(p)
+	o.hide(p)
+	overlap := len(o.secret) - 1
+	before := o.raw.read(o.raw.end-min(o.raw.end-o.raw.from(), uint64(overlap)), overlap)
+	o.raw.write(p)
+	// The secret may have come in two writes.
+	joint := append(before, p[:min(len(p), overlap)]...)
+	if i := bytes.Index(joint, []byte(o.secret)); i >= 0 {
+		o.raw.overwrite(o.raw.end-uint64(len(p))-uint64(len(before)-i), []byte(o.mask()))
+	}
+}
+
+func (o *output) mask() string { return strings.Repeat("*", len(o.secret)) }
+
+// hide masks the secret in p and reports whether it was there.
+func (o *output) hide(p []byte) bool {
+	found := false
+	for {
+		i := bytes.Index(p, []byte(o.secret))
+		if i < 0 {
+			return found
+		}
+		found = true
+		p = p[i:]
+		copy(p, o.mask())
+	}
 }
 
 func (o *output) add(p []byte) {
@@ -82,6 +109,10 @@ func (o *output) append(p []byte) {
 }
 
 func (o *output) text(run []byte) {
+	if bytes.Contains(run, []byte(o.secret)) {
+		run = bytes.Clone(run)
+		o.hide(run)
+	}
 	o.add(run)
 	o.screen.text(run)
 }

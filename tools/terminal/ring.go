@@ -48,6 +48,15 @@ func (r *ring) grow(n int) {
 	r.buf = grown
 }
 
+// overwrite changes bytes that are still kept; p lies within the ring.
+func (r *ring) overwrite(cursor uint64, p []byte) {
+	for i, b := range p {
+		if at := cursor + uint64(i); at >= r.from() && at < r.end {
+			r.buf[at%uint64(len(r.buf))] = b
+		}
+	}
+}
+
 // read copies at most limit bytes from cursor on, which lies within the ring.
 func (r *ring) read(cursor uint64, limit int) []byte {
 	n := min(uint64(limit), r.end-cursor)
