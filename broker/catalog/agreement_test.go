@@ -253,6 +253,8 @@ func spoil(args map[string]any, path string, broken func(what string)) {
 		}
 		switch v := value.(type) {
 		case int:
+			args[name] = -1 << 40
+			broken(here + " far below its range")
 			args[name] = 1 << 40
 			broken(here + " out of range")
 		case map[string]any:

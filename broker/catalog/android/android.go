@@ -60,7 +60,7 @@ const maxSequence = 1 << 53
 type InputRequest struct {
 	control.Scoped
 	Running
-	LeaseID       string `json:"leaseId" is:"id"`
+	LeaseID       string `json:"leaseId" is:"id" max:"64"` // so that the key made of it is an id
 	InputSequence string `json:"inputSequence" is:"decimal" doc:"From 1"`
 	RetryEpoch    string `json:"retryEpoch" is:"id"`
 	Event         Event  `json:"event"`

@@ -15,7 +15,7 @@ type node struct {
 	Const       string          `json:"const,omitempty"`
 	Enum        []string        `json:"enum,omitempty"`
 	Items       *node           `json:"items,omitempty"`
-	Properties  properties      `json:"properties,omitempty"`
+	Properties  properties      `json:"properties,omitzero"`
 	Required    []string        `json:"required,omitempty"`
 	OneOf       []*node         `json:"oneOf,omitempty"`
 	AnyOf       []*node         `json:"anyOf,omitempty"`

@@ -41,7 +41,7 @@ func (r *RunRequest) Validate() error { return rule.Check(r) }
 type InputRequest struct {
 	control.Scoped
 	Session
-	LeaseID       string `json:"leaseId" is:"id"`
+	LeaseID       string `json:"leaseId" is:"id" max:"64"` // so that the key made of it is an id
 	InputSequence string `json:"inputSequence" is:"decimal" doc:"From 1; nextInputSequence of lomi_terminal_read"`
 	Input         Input  `json:"input"`
 }
