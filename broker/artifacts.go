@@ -90,7 +90,7 @@ func OpenArtifacts(dir string, logger *slog.Logger) (*Artifacts, error) {
 		}
 	}
 	s.expire(time.Now())
-	return s, s.save()
+	return s, s.save(true)
 }
 
 // load reads the index. A damaged one is kept aside, because it is the only
@@ -150,30 +150,36 @@ func (s *Artifacts) remove(id string) {
 	delete(s.rows, id)
 }
 
-// save replaces the index. The mutex is held: the index is small, and two
-// writers would undo each other.
-func (s *Artifacts) save() error {
+// save replaces the index, durably if asked. The mutex is held: the index is
+// small, and two writers would undo each other.
+func (s *Artifacts) save(durable bool) error {
 	raw, err := json.Marshal(s.rows)
 	if err != nil {
 		return fmt.Errorf("encoding the artifact index: %w", err)
 	}
 	temporary := s.path(artifactIndex, ".new")
-	if err := writeSynced(temporary, raw); err != nil {
+	if err := write(temporary, raw, durable); err != nil {
 		return fmt.Errorf("writing the artifact index: %w", err)
 	}
 	if err := os.Rename(temporary, filepath.Join(s.dir, artifactIndex)); err != nil {
 		return fmt.Errorf("replacing the artifact index: %w", err)
 	}
+	if !durable {
+		return nil
+	}
 	return syncDir(s.dir)
 }
 
-func writeSynced(path string, data []byte) error {
+func write(path string, data []byte, durable bool) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(data)
-	return errors.Join(err, f.Sync(), f.Close())
+	if durable {
+		err = errors.Join(err, f.Sync())
+	}
+	return errors.Join(err, f.Close())
 }
 
 func syncDir(dir string) error {
@@ -210,7 +216,7 @@ func (s *Artifacts) Put(ctx context.Context, session, workspaceID string, source
 	if err := s.write(meta.ID, data); err != nil {
 		s.mu.Lock()
 		s.remove(meta.ID)
-		err = errors.Join(err, s.save())
+		err = errors.Join(err, s.save(true))
 		s.mu.Unlock()
 		return artifact.Artifact{}, storeError(err)
 	}
@@ -219,7 +225,7 @@ func (s *Artifacts) Put(ctx context.Context, session, workspaceID string, source
 	if row := s.rows[meta.ID]; row != nil {
 		row.State = artifactReady
 	}
-	return meta, storeError(s.save())
+	return meta, storeError(s.save(true))
 }
 
 // storeError is what a caller learns of a disk that does not take artifacts.
@@ -231,7 +237,8 @@ func storeError(err error) error {
 }
 
 // reserve takes a place in the index before any byte is written, so that a
-// crash leaves no file that nothing knows of.
+// kill leaves no file that nothing knows of. It is not synced: after a power
+// cut a stray file of a picture is the worst, and a screenshot is to be quick.
 func (s *Artifacts) reserve(session string, meta artifact.Artifact, now time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -247,7 +254,7 @@ func (s *Artifacts) reserve(session string, meta artifact.Artifact, now time.Tim
 		s.remove(oldest)
 	}
 	s.rows[meta.ID] = &artifactRow{State: artifactReserved, Owner: session, Meta: meta}
-	return storeError(s.save())
+	return storeError(s.save(false))
 }
 
 func (s *Artifacts) fits(session string, size int64) bool {
@@ -286,7 +293,7 @@ func (s *Artifacts) expire(now time.Time) {
 
 // write stages the bytes, links them as ready, and publishes them.
 func (s *Artifacts) write(id string, data []byte) error {
-	if err := writeSynced(s.path(id, ".stage"), data); err != nil {
+	if err := write(s.path(id, ".stage"), data, true); err != nil {
 		return fmt.Errorf("staging an artifact: %w", err)
 	}
 	if err := os.Link(s.path(id, ".stage"), s.path(id, ".ready")); err != nil {
@@ -306,10 +313,7 @@ func (s *Artifacts) publish(id string) error {
 			return fmt.Errorf("publishing an artifact: %w", err)
 		}
 	}
-	if err := syncDir(s.dir); err != nil {
-		return fmt.Errorf("publishing an artifact: %w", err)
-	}
-	return nil
+	return nil // the index that says so is synced with the folder
 }
 
 func checkPNG(data []byte) error {

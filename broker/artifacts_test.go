@@ -197,7 +197,7 @@ func TestArtifactInterruptions(t *testing.T) {
 			meta := put(t, s, "s1", data)
 			s.mu.Lock()
 			s.rows[meta.ID].State = artifactReserved
-			err := s.save()
+			err := s.save(true)
 			s.mu.Unlock()
 			if err != nil {
 				t.Fatal(err)

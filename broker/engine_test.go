@@ -76,7 +76,7 @@ type fakeRequest struct {
 	Extra       string `json:"extra,omitempty"`   // a scope that only this request needs
 }
 
-func (r fakeRequest) Workspace() string                   { return r.WorkspaceID }
+func (r fakeRequest) Workspace() string                    { return r.WorkspaceID }
 func (r fakeRequest) Retry() (epoch, key, revision string) { return r.RetryEpoch, r.RequestKey, "" }
 func (r fakeRequest) NeedsScopes() []control.Scope {
 	if r.Extra == "" {
