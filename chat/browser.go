@@ -129,7 +129,8 @@ func (c *sessionCall) browserNavigate(a navigateArguments) (agent.Result, error)
 	if err != nil {
 		return agent.Result{}, err
 	}
-	p.navigation, p.url, p.title = done.NavigationID, done.URL, done.Title
+	// Another document: nothing of the old one keeps its number.
+	p.navigation, p.snapshot, p.url, p.title = done.NavigationID, "", done.URL, done.Title
 	if done.BrowserGeneration != "" {
 		p.panel.BrowserGeneration = done.BrowserGeneration
 	}

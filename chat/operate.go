@@ -176,6 +176,7 @@ func (c *sessionCall) cancel(op operation) (operation, error) {
 	if waiting && op.asked {
 		c.tell(agent.Update{Approval: c.approval(op, "expired")})
 	}
+	c.cancelled = err != nil || op.State == control.StateCancelled || !op.State.Settled()
 	if err != nil {
 		c.session.cfg.Logger.WarnContext(ctx, "operation not cancelled", "conv", c.session.cfg.Conversation, "receipt", op.OperationID, "err", err)
 		return op, context.Cause(c.ctx)
