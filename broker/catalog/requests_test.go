@@ -216,8 +216,14 @@ func TestInputKeysComeFromTheLease(t *testing.T) {
 		}
 		return key
 	}
-	if key("l", "1") != key("l", "1") || key("l", "1") == key("l", "2") || key("l", "1") == key("m", "1") {
-		t.Error("keys do not follow lease and sequence number")
+	first := key("l", "1")
+	if again := key("l", "1"); again != first {
+		t.Errorf("the same input has the keys %q and %q", first, again)
+	}
+	for _, other := range []string{key("l", "2"), key("m", "1")} {
+		if other == first {
+			t.Errorf("another input has the same key %q", other)
+		}
 	}
 }
 
