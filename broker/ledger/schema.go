@@ -5,8 +5,9 @@ const applicationID = 0x4c6d4374
 
 // migrations returns the schema, one step a version. Times are nanoseconds
 // since 1970, zero for "not yet".
-func migrations() []string {
-	return []string{`
+func migrations() []string { return []string{schemaReceipts + schemaJournal + schemaRest} }
+
+const schemaReceipts = `
 CREATE TABLE store(
 	one INTEGER PRIMARY KEY CHECK (one = 1),
 	id TEXT NOT NULL,
@@ -57,7 +58,9 @@ CREATE INDEX receipts_session ON receipts(session, n);
 CREATE INDEX receipts_unsettled ON receipts(n)
 	WHERE state IN ('queued', 'awaiting_user', 'running', 'cancelling');
 CREATE INDEX receipts_read ON receipts(first_read) WHERE first_read > 0 AND dropped = 0;
+`
 
+const schemaJournal = `
 CREATE TABLE journal(
 	seq INTEGER PRIMARY KEY,
 	kind TEXT NOT NULL CHECK (kind IN ('transition', 'carried', 'pruned')),
@@ -75,7 +78,9 @@ CREATE TABLE journal(
 ) STRICT;
 CREATE TRIGGER journal_is_append_only BEFORE UPDATE ON journal
 BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
+`
 
+const schemaRest = `
 CREATE TABLE artifacts(
 	id TEXT PRIMARY KEY,
 	class TEXT NOT NULL,
@@ -102,5 +107,4 @@ CREATE TABLE audit(
 	detail TEXT NOT NULL,
 	count INTEGER NOT NULL
 ) STRICT;
-`}
-}
+`
