@@ -15,6 +15,7 @@ import (
 	"lomi/broker/catalog/link"
 	"lomi/broker/catalog/terminal"
 	"lomi/broker/catalog/workbench"
+	"lomi/broker/client"
 	"lomi/broker/control"
 )
 
@@ -89,7 +90,7 @@ func (b *fakeBroker) Dial(_ context.Context, label string) (Conn, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.down {
-		return nil, ErrUnavailable
+		return nil, client.ErrUnavailable
 	}
 	b.dials++
 	b.epoch++

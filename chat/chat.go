@@ -25,15 +25,12 @@ const (
 
 // Failures that a door tells apart.
 var (
-	ErrNotFound    = errors.New("there is no such conversation")
-	ErrNoQuestion  = errors.New("the question is not open")
-	ErrBusy        = errors.New("the conversation has a running turn")
-	ErrTooMany     = errors.New("four turns are running; wait for one to end")
-	ErrInvalid     = errors.New("invalid")
-	ErrClosed      = errors.New("the chat is shutting down")
-	ErrUnavailable = errors.New("the broker cannot be reached")
-	ErrRejected    = errors.New("the pairing was rejected")
-	ErrExpired     = errors.New("the pairing expired unanswered")
+	ErrNotFound   = errors.New("there is no such conversation")
+	ErrNoQuestion = errors.New("the question is not open")
+	ErrBusy       = errors.New("the conversation has a running turn")
+	ErrTooMany    = errors.New("four turns are running; wait for one to end")
+	ErrInvalid    = errors.New("invalid")
+	ErrClosed     = errors.New("the chat is shutting down")
 )
 
 // Causes with which turns are cancelled.
@@ -100,13 +97,24 @@ type Models interface {
 }
 
 // Store keeps the logs. Append stores the events, whose Seq goes on from the
-// last stored one by one, all or none. Read returns events after a sequence
-// number, oldest first, at most limit.
+// last stored one by one, all or none; the first makes the log. Read returns
+// events after a sequence number, oldest first, at most limit. Save keeps what a
+// list shows beside the log, so that a start need not read all logs; List gives
+// it back, with LastSeq as it was saved.
 type Store interface {
 	Append(ctx context.Context, conversation string, events []Event) error
 	Read(ctx context.Context, conversation string, after int64, limit int) ([]Event, error)
-	Conversations(ctx context.Context) ([]string, error)
+	Save(ctx context.Context, conversation Conversation) error
+	List(ctx context.Context) ([]Saved, error)
 	Delete(ctx context.Context, conversation string) error
+}
+
+// Saved is a conversation as Save kept it, and the number of the last event that
+// its log really has. When they differ, the daemon stopped in between and the
+// log is right.
+type Saved struct {
+	Conversation
+	Logged int64
 }
 
 // Desk is told what changed in the list of conversations: "conversation.added",

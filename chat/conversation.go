@@ -10,9 +10,9 @@ import (
 	"lomi/models"
 )
 
-// conversation is one that is held in memory. turn, gone and used are guarded
-// by the Service's mu; window, windowFor and elements belong to the running
-// turn; session guards itself.
+// conversation is one that is held in memory. turn, gone, unclosed and used are
+// guarded by the Service's mu; window and windowFor belong to the running turn;
+// session guards itself.
 type conversation struct {
 	id      string
 	log     *Log
@@ -21,6 +21,8 @@ type conversation struct {
 	turn *running
 	gone bool
 	used time.Time
+	// unclosed is set when the end of a turn could not be stored.
+	unclosed bool
 
 	window    *agent.Window
 	windowFor windowKey
@@ -83,7 +85,7 @@ func (s *Service) evict() {
 		var oldest *conversation
 		if len(s.live) > maxConversations {
 			for _, c := range s.live {
-				if c.turn == nil && c.log.idle() && (oldest == nil || c.used.Before(oldest.used)) {
+				if c.turn == nil && !c.unclosed && c.log.idle() && (oldest == nil || c.used.Before(oldest.used)) {
 					oldest = c
 				}
 			}
@@ -124,9 +126,11 @@ func (s *Service) run(turn *running, c *conversation, message models.Message) {
 	defer cancel()
 	err = c.log.append(ctx, fact{TurnEnded, turnEndedData{Turn: turn.id, StopReason: ended.Stop, Error: ended.Reason, Usage: ended.Usage}})
 	if err != nil {
-		// The next start finds the turn open and marks it interrupted.
 		s.cfg.Logger.ErrorContext(ctx, "end of turn not stored", "conv", c.id, "turn", turn.id, "err", err)
 		c.window = nil
+		s.mu.Lock()
+		c.unclosed = true
+		s.mu.Unlock()
 	}
 }
 

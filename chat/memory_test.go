@@ -17,11 +17,14 @@ import (
 type memory struct {
 	mu     sync.Mutex
 	events map[string][]Event
+	saved  map[string]Conversation
 	order  []string
 	fail   error
 }
 
-func newMemory() *memory { return &memory{events: map[string][]Event{}} }
+func newMemory() *memory {
+	return &memory{events: map[string][]Event{}, saved: map[string]Conversation{}}
+}
 
 func (m *memory) Append(_ context.Context, id string, events []Event) error {
 	m.mu.Lock()
@@ -49,10 +52,23 @@ func (m *memory) Read(_ context.Context, id string, after int64, limit int) ([]E
 	return slices.Clone(all[from:min(from+limit, len(all))]), nil
 }
 
-func (m *memory) Conversations(context.Context) ([]string, error) {
+func (m *memory) Save(_ context.Context, c Conversation) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return slices.Clone(m.order), nil
+	m.saved[c.ID] = c // even when appending fails: the log is what counts
+	return nil
+}
+
+func (m *memory) List(context.Context) ([]Saved, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var all []Saved
+	for _, id := range m.order {
+		c := m.saved[id]
+		c.ID = id
+		all = append(all, Saved{Conversation: c, Logged: int64(len(m.events[id]))})
+	}
+	return all, nil
 }
 
 func (m *memory) Delete(_ context.Context, id string) error {

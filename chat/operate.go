@@ -9,6 +9,7 @@ import (
 
 	"lomi/agent"
 	"lomi/broker/catalog/link"
+	"lomi/broker/client"
 	"lomi/broker/control"
 )
 
@@ -195,7 +196,7 @@ func (c *sessionCall) after(ctx context.Context, tool string, request any) (cont
 	conn := c.session.conn
 	c.session.mu.Unlock()
 	if conn == nil {
-		return control.Reply{}, ErrUnavailable
+		return control.Reply{}, client.ErrUnavailable
 	}
 	reply, err := conn.Call(ctx, tool, args)
 	if err != nil {

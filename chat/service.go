@@ -82,34 +82,40 @@ func New(ctx context.Context, cfg Config) (*Service, error) {
 	s := &Service{cfg: cfg, life: life, endLife: end, infos: map[string]Conversation{}, live: map[string]*conversation{}}
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
-	ids, err := cfg.Store.Conversations(ctx)
+	saved, err := cfg.Store.List(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("listing conversations: %w", err)
 	}
-	for _, id := range ids {
-		if err := s.recover(ctx, id); err != nil {
+	for _, c := range saved {
+		if err := s.recover(ctx, c); err != nil {
 			// One broken log must not keep the others away.
-			cfg.Logger.ErrorContext(ctx, "conversation not readable", "conv", id, "err", err)
+			cfg.Logger.ErrorContext(ctx, "conversation not readable", "conv", c.ID, "err", err)
 		}
 	}
 	return s, nil
 }
 
-// recover reads one conversation at start and repairs it.
-func (s *Service) recover(ctx context.Context, id string) error {
-	f, err := readFold(ctx, s.cfg.Store, id)
+// recover takes one conversation over at start. Its log is read only when what
+// was saved beside it cannot be the whole truth: a turn was open, or events
+// came later.
+func (s *Service) recover(ctx context.Context, c Saved) error {
+	if c.Turn == "" && c.LastSeq == c.Logged && !c.CreatedAt.IsZero() {
+		s.infos[c.ID] = c.Conversation
+		return nil
+	}
+	f, err := readFold(ctx, s.cfg.Store, c.ID)
 	if err != nil {
 		return err
 	}
 	if facts := f.repair(); len(facts) > 0 {
-		log := newLog(id, s.cfg.Store, f.info.LastSeq, s.cfg.Now, s.cfg.Logger)
+		log := newLog(c.ID, s.cfg.Store, f.info.LastSeq, s.cfg.Now, s.cfg.Logger)
 		if err := log.append(ctx, facts...); err != nil {
 			return err
 		}
 		f.info.LastSeq, f.info.Turn = log.lastSeq(), ""
 	}
-	s.infos[id] = f.info
-	return nil
+	s.infos[c.ID] = f.info
+	return s.cfg.Store.Save(ctx, f.info)
 }
 
 // Close ends all turns with ErrShutdown, waits for them as long as ctx allows,
@@ -167,6 +173,7 @@ func (s *Service) Create(ctx context.Context, req CreateRequest) (Conversation, 
 	s.mu.Lock()
 	s.infos[id] = info
 	s.mu.Unlock()
+	s.save(info)
 	s.tell("conversation.added", info)
 	return info, nil
 }
@@ -245,12 +252,38 @@ func (s *Service) Send(ctx context.Context, id string, req SendRequest) (Sent, e
 	if err != nil {
 		return Sent{}, err
 	}
-	sent, err := s.begin(ctx, c, turn, req)
+	var sent Sent
+	if err = s.mend(ctx, c); err == nil {
+		sent, err = s.begin(ctx, c, turn, req)
+	}
 	if err != nil {
 		s.release(c, turn)
 		return Sent{}, err
 	}
 	return sent, nil
+}
+
+// mend closes a turn whose end could not be stored.
+func (s *Service) mend(ctx context.Context, c *conversation) error {
+	s.mu.Lock()
+	unclosed := c.unclosed
+	s.mu.Unlock()
+	if !unclosed {
+		return nil
+	}
+	f, err := readFold(ctx, s.cfg.Store, c.id)
+	if err != nil {
+		return err
+	}
+	if facts := f.repair(); len(facts) > 0 {
+		if err := c.log.append(ctx, facts...); err != nil {
+			return err
+		}
+	}
+	s.mu.Lock()
+	c.unclosed = false
+	s.mu.Unlock()
+	return nil
 }
 
 func checkMessage(text string) error {
@@ -312,7 +345,13 @@ func (s *Service) release(c *conversation, turn *running) {
 	s.mu.Unlock()
 	close(turn.done)
 	s.turns.Done()
-	s.update(c, func(info *Conversation) { info.Turn = "" })
+	// A turn whose end is not in the log stays open for all to see, and the
+	// next message or the next start closes it.
+	s.update(c, func(info *Conversation) {
+		if !c.unclosed {
+			info.Turn = ""
+		}
+	})
 	s.evict()
 }
 
@@ -460,8 +499,19 @@ func (s *Service) update(c *conversation, change func(*Conversation)) Conversati
 	info.LastSeq, info.UpdatedAt = c.log.lastSeq(), s.cfg.Now().UTC()
 	s.infos[c.id] = info
 	s.mu.Unlock()
+	s.save(info)
 	s.tell("conversation.changed", info)
 	return info
+}
+
+// save keeps what the list shows. It may be lost: the log is the truth, and the
+// next start sees that they differ.
+func (s *Service) save(info Conversation) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.life), storeTimeout)
+	defer cancel()
+	if err := s.cfg.Store.Save(ctx, info); err != nil {
+		s.cfg.Logger.WarnContext(ctx, "conversation not saved", "conv", info.ID, "err", err)
+	}
 }
 
 func (s *Service) tell(kind string, info Conversation) {

@@ -420,8 +420,14 @@ func TestMessageBounds(t *testing.T) {
 }
 
 // TestStoreFails lets the disk fill up in mid-turn: the turn ends, nothing more
-// is done, and the next start repairs the log.
+// is done, and the next message or the next start repairs the log.
 func TestStoreFails(t *testing.T) {
+	for _, whileUp := range []bool{true, false} {
+		t.Run(fmt.Sprint("repaired while up: ", whileUp), func(t *testing.T) { storeFails(t, whileUp) })
+	}
+}
+
+func storeFails(t *testing.T, whileUp bool) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.model.replies = []replyFunc{func(ctx context.Context, req models.Request, yield func(models.Delta, error) bool) {
@@ -435,8 +441,15 @@ func TestStoreFails(t *testing.T) {
 		if got := b.broker.asked("lomi_terminal_run"); len(got) != 0 {
 			t.Error("the command ran without a record")
 		}
-		b.stop()
 		b.store.fail = nil
+		if whileUp {
+			defer b.stop()
+			if ended := b.turn("and now?"); ended.StopReason != agent.StopEndTurn {
+				t.Errorf("the next turn ended with %+v", ended)
+			}
+			return
+		}
+		b.stop()
 		b.start()
 		defer b.stop()
 		checkResults(t, b.store.all(b.conv))

@@ -12,6 +12,7 @@ import (
 
 	"lomi/agent"
 	"lomi/broker/catalog/link"
+	"lomi/broker/client"
 	"lomi/broker/control"
 	"lomi/models"
 )
@@ -34,15 +35,15 @@ const (
 )
 
 // Dialer begins connections to the broker: it enrols under the label and
-// returns before a person has decided. Its errors wrap ErrUnavailable when
-// there is no broker to reach.
+// returns before a person has decided.
 type Dialer interface {
 	Dial(ctx context.Context, label string) (Conn, error)
 }
 
-// Conn is an enrolled connection. Await returns when it is approved, with
-// ErrRejected or ErrExpired when it will not be. Done is closed when it has
-// ended for good.
+// Conn is an enrolled connection, *client.Conn but for tests. Await returns
+// when it is approved, with client.ErrRejected or client.ErrExpired when it will
+// not be. An error of Call with client.ErrNotSent in it had no effect. Done is
+// closed when the connection has ended for good.
 type Conn interface {
 	PairingID() string
 	Await(ctx context.Context) error
@@ -265,7 +266,7 @@ func (c *sessionCall) await(conn Conn) (agent.Result, bool) {
 	switch {
 	case err == nil:
 		settled.Outcome = "approved"
-	case errors.Is(err, ErrRejected):
+	case errors.Is(err, client.ErrRejected):
 		settled.Outcome = "denied"
 	default:
 		settled.Outcome = "expired"
@@ -279,7 +280,7 @@ func (c *sessionCall) await(conn Conn) (agent.Result, bool) {
 	case settled.Outcome == "denied":
 		return agent.Result{Text: "Denied: the person did not allow the chat to work here. Nothing was done. Do not try another way to the same end; ask what they want.",
 			IsError: true, Outcome: agent.OutcomeDenied}, false
-	case errors.Is(err, ErrExpired) || errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, client.ErrExpired) || errors.Is(err, context.DeadlineExceeded):
 		return agent.Result{Text: "Expired unanswered: nobody answered the request to work here within 120 s. They did not refuse. Nothing was done.",
 			IsError: true, Outcome: agent.OutcomeExpired}, false
 	}
@@ -318,8 +319,8 @@ func (s *Session) lose(conn Conn) {
 	s.closeConn(conn)
 }
 
-// lostError is a call of which no answer came. Sent says that it may have had
-// its effect.
+// lostError is a call of which no answer came. With mutation it may have had an
+// effect.
 type lostError struct {
 	mutation bool
 	err      error
@@ -339,7 +340,7 @@ func (c *sessionCall) request(ctx context.Context, tool string, request any, mut
 	conn := s.conn
 	s.mu.Unlock()
 	if conn == nil {
-		return control.Reply{}, &lostError{err: ErrUnavailable}
+		return control.Reply{}, &lostError{err: client.ErrUnavailable}
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout+2*time.Second)
 	defer cancel()
@@ -349,7 +350,7 @@ func (c *sessionCall) request(ctx context.Context, tool string, request any, mut
 			return control.Reply{}, context.Cause(c.ctx)
 		}
 		s.lose(conn)
-		return control.Reply{}, &lostError{mutation: mutation, err: err}
+		return control.Reply{}, &lostError{mutation: mutation && !errors.Is(err, client.ErrNotSent), err: err}
 	}
 	return reply, reply.Err()
 }

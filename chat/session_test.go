@@ -13,6 +13,7 @@ import (
 	"lomi/agent"
 	"lomi/broker/catalog/browser"
 	"lomi/broker/catalog/terminal"
+	"lomi/broker/client"
 	"lomi/broker/control"
 	"lomi/models"
 )
@@ -70,7 +71,7 @@ func wantText(t *testing.T, r callEndedData, outcome agent.Outcome, words ...str
 func TestPairing(t *testing.T) {
 	t.Run("denied", func(t *testing.T) {
 		inBubble(t, func(t *testing.T, b *bench) {
-			b.broker.decide = func(context.Context, string) error { return ErrRejected }
+			b.broker.decide = func(context.Context, string) error { return client.ErrRejected }
 			r := b.say("terminal_run", `{"command":"ls"}`, "terminal_run", `{"command":"pwd"}`)
 			wantText(t, r[0], agent.OutcomeDenied, "Denied", "Do not try another way")
 			wantText(t, r[1], agent.OutcomeNotRun, "earlier call")
