@@ -44,3 +44,29 @@ func BenchmarkEffects(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkOpen is a restart with a thousand receipts, mark and log checked.
+func BenchmarkOpen(b *testing.B) {
+	config := testConfig(b.TempDir())
+	l := open(b, config)
+	e := epoch(b, l, "p")
+	var group sync.WaitGroup
+	for client := range 10 {
+		group.Go(func() {
+			for i := range 100 {
+				if _, err := l.Begin(context.Background(), entry(e, fmt.Sprint(client, "-", i), control.StateQueued)); err != nil {
+					b.Error(err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	shut(b, l)
+	for b.Loop() {
+		l, err := Open(context.Background(), config)
+		if err != nil {
+			b.Fatal(err)
+		}
+		shut(b, l)
+	}
+}

@@ -148,7 +148,12 @@ func (l *Ledger) start(ctx context.Context) error {
 		if store, err = b.storeID(); err != nil {
 			return err
 		}
-		return b.recover()
+		if err := b.recover(); err != nil {
+			return err
+		}
+		// Here and not by a reader, which would cost a start one connection.
+		l.usage, err = countUsage(tx.Query)
+		return err
 	})
 	if err != nil {
 		return fmt.Errorf("settling the last run: %w", err)
@@ -163,8 +168,7 @@ func (l *Ledger) start(ctx context.Context) error {
 		return err
 	}
 	l.head, l.known = b.head, true
-	l.usage, err = l.countUsage(ctx)
-	return err
+	return nil
 }
 
 // release undoes what start got done.

@@ -450,6 +450,9 @@ func TestReplacedStoreStopsEffects(t *testing.T) {
 	l := open(t, config)
 	e := epoch(t, l, "pair-1")
 	r := begin(t, l, entry(e, "k", control.StateRunning))
+	if _, err := l.Get(t.Context(), r.ID); err != nil { // the reader has the files open from now on
+		t.Fatal(err)
+	}
 	if err := os.Remove(filepath.Join(config.Dir, storeName+"-wal")); err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"lomi/broker/control"
-	"lomi/internal/sqlite"
 )
 
 const (
@@ -145,7 +144,7 @@ func (l *Ledger) Audits(ctx context.Context, limit int) ([]AuditRow, error) {
 		all = append(all, r)
 	}
 	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("reading the audit: %w", unavailable(sqlite.Wrap(err)))
+		return nil, fmt.Errorf("reading the audit: %w", readError(err))
 	}
 	return all, nil
 }

@@ -227,7 +227,7 @@ func readError(err error) error {
 	if errors.Is(err, sql.ErrNoRows) {
 		return control.Errorf(control.TargetNotFound, "There is no such operation.")
 	}
-	return unavailable(sqlite.Wrap(err))
+	return fmt.Errorf("%w: %w", control.Errorf(control.StorageUnavailable, "The record of effects cannot be read."), sqlite.Wrap(err))
 }
 
 // Filter narrows List. Empty fields do not.

@@ -1,7 +1,7 @@
 package ledger
 
 import (
-	"context"
+	"database/sql"
 	"fmt"
 
 	"lomi/broker/control"
@@ -80,9 +80,10 @@ func (b *batch) full(pairing string) bool {
 	return total.over(limit.receipts, limit.bytes) || mine.over(limit.receipts/2, limit.bytes/2)
 }
 
-func (l *Ledger) countUsage(ctx context.Context) (usage, error) {
+// countUsage reads the usage from the store, on whatever connection query uses.
+func countUsage(query func(string, ...any) (*sql.Rows, error)) (usage, error) {
 	u := newUsage()
-	rows, err := l.db.Query(ctx, `SELECT pairing, count(*), sum(bytes) FROM receipts GROUP BY pairing`)
+	rows, err := query(`SELECT pairing, count(*), sum(bytes) FROM receipts GROUP BY pairing`)
 	if err != nil {
 		return u, fmt.Errorf("counting the receipts: %w", err)
 	}

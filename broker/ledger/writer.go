@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"time"
@@ -172,7 +173,7 @@ func (l *Ledger) fail(jobs []*job, err error) {
 func (l *Ledger) recount() {
 	ctx, cancel := context.WithTimeout(context.Background(), recountTimeout)
 	defer cancel()
-	counted, err := l.countUsage(ctx)
+	counted, err := countUsage(func(query string, args ...any) (*sql.Rows, error) { return l.db.Query(ctx, query, args...) })
 	if err != nil {
 		l.config.Logger.Warn("usage of the record of effects is not known", "err", err)
 		return

@@ -91,7 +91,15 @@ func private(path string) error {
 	if err := errors.Join(err, file.Close()); err != nil {
 		return fmt.Errorf("protecting %s: %w", path, Wrap(err))
 	}
-	return nil
+	// SQLite syncs what is in the file, not the names that lead to it.
+	if err := syncFolder(filepath.Dir(path)); err != nil {
+		return err
+	}
+	err = syncFolder(filepath.Dir(filepath.Dir(path)))
+	if errors.Is(err, fs.ErrPermission) {
+		return nil // a folder that we may not read is not one that we made
+	}
+	return err
 }
 
 // checkFolder refuses a folder on which a committed row may vanish or a lock
@@ -144,7 +152,7 @@ func probe(dir string) (err error) {
 	if err := file.Sync(); err != nil {
 		return fmt.Errorf("syncing a file: %w", err)
 	}
-	return syncFolder(dir)
+	return nil
 }
 
 func syncFolder(dir string) error {
