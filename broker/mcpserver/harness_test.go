@@ -99,7 +99,10 @@ func serve(t testing.TB, d *daemon, change ...func(*Config)) *host {
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()
 	h := &host{t: t, in: inW, out: bufio.NewReader(outR), ran: make(chan error, 1)}
-	cfg := Config{Stdin: inR, Stdout: outW, Connect: d.connect, Version: "test"}
+	cfg := Config{Stdin: inR, Stdout: outW, Version: "test"}
+	if d != nil {
+		cfg.Connect = d.connect
+	}
 	for _, c := range change {
 		c(&cfg)
 	}
