@@ -126,7 +126,7 @@ func (p *page) click(ctx context.Context, permit *broker.Permit, f *frame, numbe
 	if err != nil {
 		return acted{}, err
 	}
-	before := p.count()
+	before := p.moment()
 	if err := p.hit(ctx, permit, at); err != nil {
 		return acted{}, err
 	}
@@ -233,7 +233,7 @@ func (p *page) tick(ctx context.Context, permit *broker.Permit, at spot, text st
 	case at.Kind == "radio" && !want:
 		return acted{}, control.Errorf(control.UnsupportedCapability, "a radio button is switched off by choosing another")
 	}
-	before := p.count()
+	before := p.moment()
 	if err := p.hit(ctx, permit, at); err != nil {
 		return acted{}, err
 	}
@@ -257,7 +257,7 @@ func truth(text string) (value, ok bool) {
 
 // set gives a value to what keys cannot fill: a list, a date, a colour.
 func (p *page) set(ctx context.Context, permit *broker.Permit, at spot, text string) (acted, error) {
-	before := p.count()
+	before := p.moment()
 	if err := permit.Start(); err != nil {
 		return acted{}, err
 	}
@@ -278,7 +278,7 @@ func (p *page) set(ctx context.Context, permit *broker.Permit, at spot, text str
 
 // typeOver clicks a field, selects what it holds and types over it.
 func (p *page) typeOver(ctx context.Context, permit *broker.Permit, at spot, text string) (acted, error) {
-	before := p.count()
+	before := p.moment()
 	if err := p.hit(ctx, permit, at); err != nil {
 		return acted{}, err
 	}
@@ -298,7 +298,7 @@ func (p *page) typeOver(ctx context.Context, permit *broker.Permit, at spot, tex
 	case held.Length > 0:
 		err = p.press(ctx, keys()["Delete"])
 	}
-	if err != nil || p.count() != before {
+	if err != nil || p.count() != before.navigation {
 		return acted{}, unknown(err)
 	}
 	got, err := run[aimed](ctx, p, at.frame, "holds", at.number, text)
@@ -341,11 +341,11 @@ func (p *page) key(ctx context.Context, permit *broker.Permit, f *frame, number 
 			return acted{}, err
 		}
 	}
-	before := p.count()
+	before := p.moment()
 	if err := permit.Start(); err != nil {
 		return acted{}, err
 	}
-	if err := p.press(ctx, k); err != nil && p.count() == before {
+	if err := p.press(ctx, k); err != nil && p.count() == before.navigation {
 		return acted{}, unknown(err)
 	}
 	p.settle(ctx, before)
@@ -418,8 +418,7 @@ func (p *page) scroll(ctx context.Context, permit *broker.Permit, f *frame, numb
 	if err := permit.Start(); err != nil {
 		return acted{}, err
 	}
-	wheel := input.DispatchMouseEventParams{Type: input.DispatchMouseEventTypeMouseWheel, X: x, Y: y, DeltaX: dx, DeltaY: dy}
-	if _, err := cdp.Call(ctx, p.main, input.DispatchMouseEvent, wheel); err != nil {
+	if err := turnWheel(ctx, p.main, input.DispatchMouseEventParams{X: x, Y: y}, dx, dy); err != nil {
 		return acted{}, unknown(err)
 	}
 	to, err := p.watchScroll(ctx, f, number, from)
@@ -427,6 +426,17 @@ func (p *page) scroll(ctx context.Context, permit *broker.Permit, f *frame, numb
 		return acted{}, unknown(err)
 	}
 	return acted{mode: modeTrusted, scroll: &to}, nil
+}
+
+// turnWheel sends a wheel event. The protocol library leaves out a distance of
+// zero, which Chromium insists on.
+func turnWheel(ctx context.Context, s session, at input.DispatchMouseEventParams, dx, dy float64) error {
+	at.Type = input.DispatchMouseEventTypeMouseWheel
+	return s.Call(ctx, input.DispatchMouseEvent.Method, struct {
+		input.DispatchMouseEventParams
+		DeltaX float64 `json:"deltaX"`
+		DeltaY float64 `json:"deltaY"`
+	}{at, dx, dy}, nil)
 }
 
 // walkedView is the visible part of a frame.

@@ -71,6 +71,10 @@ func (p *page) gate(s session, ev fetch.EventRequestPaused) {
 	}
 	p.mu.Lock()
 	main, personal := ev.FrameID == p.top, p.personal
+	if main {
+		p.stirs++
+		p.touchLocked()
+	}
 	p.mu.Unlock()
 	// A frame may be of any site, but is read and used only where granted.
 	why := p.b.verdict(p.owner, ev.Request.URL, personal || !main)
@@ -172,9 +176,14 @@ func (p *page) frameEvent(s session, method string, params jsonv2.Value) {
 				p.refs = nil
 			}
 		}
+	case chromepage.FrameRequestedNavigation.Method:
+		if ev, ok := decode[chromepage.EventFrameRequestedNavigation](s.link, params); ok && ev.FrameID == p.top {
+			p.stirs++
+		}
 	case chromepage.FrameStartedLoading.Method:
 		if ev, ok := decode[chromepage.EventFrameStartedLoading](s.link, params); ok && ev.FrameID == p.top {
 			p.loading = true
+			p.stirs++
 		}
 	case chromepage.FrameStoppedLoading.Method:
 		if ev, ok := decode[chromepage.EventFrameStoppedLoading](s.link, params); ok && ev.FrameID == p.top {
@@ -200,7 +209,7 @@ func (p *page) committedLocked(s session, doc *cdp.Frame) {
 			}
 		}
 		p.navigation++
-		p.refs, p.loaded, p.title = nil, false, ""
+		p.refs, p.loaded, p.slow, p.title = nil, false, false, ""
 		p.loader = string(doc.LoaderID)
 		p.leave = false
 	}

@@ -1,7 +1,6 @@
 package browser
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -27,7 +26,28 @@ const testWorkspace = "workspace"
 
 func TestMain(m *testing.M) {
 	keeper.Hook()
-	os.Exit(m.Run())
+	code := m.Run()
+	if r := shared.rig; r != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		if err := r.Close(ctx); err != nil {
+			fmt.Fprintln(os.Stderr, "closing the shared browser:", err)
+			code = 1
+		}
+		cancel()
+		if left, _ := os.ReadDir(r.cfg.Dir); len(left) > 0 {
+			fmt.Fprintln(os.Stderr, "left in the browser folder:", left)
+			code = 1
+		}
+		os.RemoveAll(r.cfg.Dir)
+	}
+	os.Exit(code)
+}
+
+// common is the rig of all tests that do not end their Chromium.
+func common(t testing.TB) *rig {
+	t.Helper()
+	shared.once.Do(func() { shared.rig = newRig(t) })
+	return shared.rig
 }
 
 // desk is a workbench in memory.
@@ -80,7 +100,6 @@ func (s *shelf) Put(_ context.Context, _, _ string, source artifact.Source, imag
 // rig is a browser with what it needs, and the origins that a test grants.
 type rig struct {
 	*Browser
-	t    testing.TB
 	desk *desk
 
 	mu        sync.Mutex
@@ -125,7 +144,7 @@ func newRig(t testing.TB, ownPorts ...int) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Browser, r.t = b, t
+	r.Browser = b
 	return r
 }
 
@@ -354,4 +373,13 @@ func portOfURL(t testing.TB, raw string) int {
 	return n
 }
 
-var _ = bytes.Equal
+func receive[T any](t testing.TB, ch <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-ch:
+		return v
+	case <-time.After(10 * time.Second):
+		t.Fatal("nothing came")
+		panic("unreachable")
+	}
+}

@@ -190,18 +190,48 @@ func (p *page) unblock(ctx context.Context) {
 	}
 }
 
+// moment is where a page stood before an action.
+type moment struct{ navigation, stirs int }
+
+// moment begins an action: what was refused before is not its doing.
+func (p *page) moment() moment {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.refused = ""
+	return moment{p.navigation, p.stirs}
+}
+
 // settle waits, after an action, for the navigation that it may have started.
-func (p *page) settle(ctx context.Context, before int) {
+// The page is asked something first: what the action queued in it has run
+// when the answer comes, also on a machine that is busy.
+func (p *page) settle(ctx context.Context, before moment) {
 	ctx, cancel := context.WithTimeout(ctx, settleBound)
 	defer cancel()
+	if main := p.frameNamed("main"); main != nil {
+		if _, err := run[aimed](ctx, p, main, "pause"); err != nil {
+			p.b.cfg.Logger.Debug("page left during an action", "err", err)
+		}
+	}
 	stir, stop := context.WithTimeout(ctx, stirBound)
 	defer stop()
-	if p.await(stir, func() bool { return p.loading || p.navigation != before }) != nil {
-		return
+	if p.await(stir, func() bool { return p.stirs != before.stirs || p.navigation != before.navigation }) != nil {
+		return // nothing came of it
 	}
-	// Not loaded by then is not wrong: the next snapshot says so.
+	// Between a request and its document nothing counts as loading yet.
+	loads, end := context.WithTimeout(ctx, stirBound)
+	defer end()
+	if p.await(loads, func() bool { return p.loading || p.refused != "" || p.navigation != before.navigation }) == nil {
+		p.calm(ctx)
+	}
+}
+
+// calm waits until nothing is loading. Not calm by then is not wrong: what is
+// read next says so.
+func (p *page) calm(ctx context.Context) {
 	if err := p.await(ctx, func() bool { return !p.loading }); err != nil {
-		p.b.cfg.Logger.Debug("page still loading after an action", "err", err)
+		p.mu.Lock()
+		p.slow = true
+		p.mu.Unlock()
 	}
 }
 

@@ -68,6 +68,8 @@ type page struct {
 	title      string
 	loaded     bool // the load event came
 	loading    bool // something is under way
+	stirs      int  // counts the starts of navigations, refused ones too
+	slow       bool // this document was waited for in vain
 	personal   bool // a person has taken over
 	dead       bool
 	refused    string        // why the last navigation was refused, "" if it was not
@@ -277,6 +279,7 @@ func (p *page) refuse(why string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.refused = why
+	p.stirs++
 	p.touchLocked()
 }
 

@@ -245,7 +245,9 @@ func (b *Browser) Act(ctx context.Context, panelID string, in Input) error {
 
 func (p *page) carry(ctx context.Context, main session, in Input) error {
 	switch in.Type {
-	case "mouse", "wheel":
+	case "wheel":
+		return turnWheel(ctx, main, in.mouse(), in.DeltaX, in.DeltaY)
+	case "mouse":
 		_, err := cdp.Call(ctx, main, input.DispatchMouseEvent, in.mouse())
 		return err
 	case "key":
@@ -296,12 +298,10 @@ func (in Input) mouse() input.DispatchMouseEventParams {
 	ev := input.DispatchMouseEventParams{
 		Type: input.DispatchMouseEventTypeMouseMoved, X: in.X, Y: in.Y, Buttons: in.Buttons, Modifiers: in.Modifiers, ClickCount: in.Clicks,
 	}
-	switch {
-	case in.Type == "wheel":
-		ev.Type, ev.DeltaX, ev.DeltaY = input.DispatchMouseEventTypeMouseWheel, in.DeltaX, in.DeltaY
-	case in.Action == "down":
+	switch in.Action {
+	case "down":
 		ev.Type = input.DispatchMouseEventTypeMousePressed
-	case in.Action == "up":
+	case "up":
 		ev.Type = input.DispatchMouseEventTypeMouseReleased
 	}
 	switch in.Button {

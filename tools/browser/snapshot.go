@@ -21,7 +21,8 @@ const (
 	maxFrameDepth  = 4
 	maxSteps       = 40_000 // nodes visited in one go; the cursor goes on
 	maxWalk        = 250 * time.Millisecond
-	bytesPerFrame  = 250  // of the description of a frame
+	bytesPerFrame  = 250 // of the description of a frame
+	ripeBound      = time.Second
 	maxNames       = 2000 // elements whose names are kept for people
 	snapshotHeader = 700  // bytes of a result besides its lists and address
 )
@@ -76,6 +77,29 @@ type item struct {
 // snapshot lists what a page shows. A cursor goes on where the retained
 // snapshot stopped, under the same snapshot id.
 func (p *page) snapshot(ctx context.Context, may allowed, nodes, bytes int, cursor string) (*browser.Snapshot, error) {
+	p.ripen(ctx)
+	snap, err := p.snapshotOnce(ctx, may, nodes, bytes, cursor)
+	if e, ok := control.AsError(err); ok && e.Code == control.StaleSnapshot && cursor == "" {
+		// The page went on under our feet; reading again harms nobody.
+		p.ripen(ctx)
+		return p.snapshotOnce(ctx, may, nodes, bytes, cursor)
+	}
+	return snap, err
+}
+
+// ripen gives a page that is loading a moment, once for each document.
+func (p *page) ripen(ctx context.Context) {
+	p.mu.Lock()
+	wait := p.loading && !p.slow
+	p.mu.Unlock()
+	if wait {
+		ctx, cancel := context.WithTimeout(ctx, ripeBound)
+		defer cancel()
+		p.calm(ctx)
+	}
+}
+
+func (p *page) snapshotOnce(ctx context.Context, may allowed, nodes, bytes int, cursor string) (*browser.Snapshot, error) {
 	p.readTitle(ctx)
 	r, err := p.retained(may, cursor)
 	if err != nil {

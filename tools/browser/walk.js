@@ -323,7 +323,7 @@
     async ready(n) {
       const el = find(n);
       if (!el) return { error: 'stale' };
-      const kind = typeOf(el) || el.tagName.toLowerCase();
+      const kind = typeOf(el) || (el.tagName === 'BUTTON' && el.form ? el.type : el.tagName.toLowerCase());
       if (disabled(el)) return { error: 'disabled' };
       if (kind === 'file') return { error: 'file' };
       if (el.closest('a[download]')) return { error: 'download' };
@@ -411,6 +411,8 @@
       for (; el && !(el.scrollHeight > el.clientHeight + 1 && /auto|scroll/.test(getComputedStyle(el).overflowY)); el = parentOf(el)) if (el.nodeType !== 1) { el = null; break; }
       return el && el !== document.documentElement && el !== document.body ? { x: el.scrollLeft, y: el.scrollTop } : { x: scrollX, y: scrollY };
     },
+    // Lets what is queued in the page run.
+    async pause() { await tick(); await new Promise(done => setTimeout(done, 0)); return {}; },
     view: () => ({ ...view(), x: scrollX, y: scrollY, zoom: visualViewport?.scale ?? 1 }),
     has: text => ({ same: !!document.body && document.body.innerText.includes(text) }),
   };

@@ -1,0 +1,365 @@
+package browser
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"lomi/broker/catalog/browser"
+	"lomi/broker/control"
+)
+
+// S-100, S-102: what an address may be.
+func TestAddresses(t *testing.T) {
+	r := common(t)
+	r.grant("http://allowed.test/")
+	open := func(url string) error {
+		_, err := r.do(t, &browser.OpenRequest{Mutation: control.Mutation{WorkspaceID: testWorkspace}, URL: url})
+		return err
+	}
+	for _, url := range []string{
+		"file:///etc/passwd", "chrome://settings", "devtools://devtools/x", "view-source:http://allowed.test/", "data:text/html,hi",
+		"javascript:alert(1)", "blob:http://allowed.test/1", "about:blank", "ftp://allowed.test/", "http:allowed.test", "//allowed.test/",
+		"http://allowed.test@127.0.0.1/", "http://allowed.test:x@evil.test/", "http://u:p@allowed.test/",
+		`http://allowed.test\@evil.test/`, `http:\\allowed.test/`, "http://allowed.test\t/", "http:///x", "http://allowed.test:99999/", "http://allowed.test:/",
+		"http://0x7f.1/", "http://2130706433/", "http://127.1/",
+	} {
+		if err := open(url); err == nil {
+			t.Errorf("%q was opened", url)
+		} else if e, ok := control.AsError(err); !ok || e.Code != control.ResourceExhausted || strings.Contains(e.Message, url) {
+			t.Errorf("%q: got %v, want RESOURCE_EXHAUSTED without the address", url, err)
+		}
+	}
+	wantCode(t, open("http://127.0.0.1:80#@allowed.test"), control.ScopeDenied, "127.0.0.1:80")
+	wantCode(t, open("http://evil.test/"), control.ScopeDenied, "not among the allowed origins")
+}
+
+// S-102, F-74: redirects, links, windows and frames to where no page may go.
+func TestWaysOut(t *testing.T) {
+	r := common(t)
+	var outside atomic.Int32
+	out := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		outside.Add(1)
+		html("<title>outside</title>")(w, q)
+	}))
+	defer out.Close()
+	srv := r.site(t, map[string]http.HandlerFunc{
+		"/redirect": func(w http.ResponseWriter, q *http.Request) {
+			http.Redirect(w, q, out.URL+"/?secret=1", http.StatusFound)
+		},
+		"/": html(`<title>inside</title><a href="` + out.URL + `">outside</a><a href="/redirect">redirect</a>
+			<a href="` + out.URL + `" target=_blank>window</a><a href="file:///etc/passwd">file</a><a href="chrome://version">chrome</a>
+			<a href="data:text/html,<title>data</title>">data</a><a href="view-source:` + out.URL + `">source</a>
+			<button onclick="location=URL.createObjectURL(new Blob(['<title>blob</title>'],{type:'text/html'}))">blob</button>
+			<form action="` + out.URL + `" method=post><button>post</button></form>`),
+	})
+	v := r.visit(t, srv.URL)
+	for _, name := range []string{"outside", "redirect", "window", "file", "chrome", "data", "source"} {
+		v.look()
+		did, err := v.click("link", name)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		s := v.look()
+		if s.Title != "inside" || !strings.HasPrefix(s.URL, srv.URL) {
+			t.Errorf("%s led to %q %q", name, s.Title, s.URL)
+		}
+		switch name {
+		case "outside", "redirect":
+			wantNote(t, did.Notes, "SCOPE_DENIED")
+		case "window":
+			wantNote(t, append(did.Notes, s.Notes...), "in a new window, which was closed")
+		}
+		if strings.Contains(strings.Join(did.Notes, ""), "secret") {
+			t.Errorf("notes show a query: %q", did.Notes)
+		}
+	}
+	for _, name := range []string{"blob", "post"} {
+		v.look()
+		if _, err := v.click("button", name); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if s := v.look(); s.Title != "inside" {
+			t.Errorf("%s led to %q %q", name, s.Title, s.URL)
+		}
+	}
+	_, err := v.navigate(srv.URL+"/redirect", "")
+	wantCode(t, err, control.ScopeDenied, "was refused")
+	if s := v.look(); s.Title != "inside" {
+		t.Errorf("a refused redirect left %q", s.Title)
+	}
+	if n := outside.Load(); n != 0 {
+		t.Errorf("the outside was asked %d times", n)
+	}
+}
+
+// S-101: no port; S-103: no way to the daemon for anything in a page.
+func TestDaemonIsOutOfReach(t *testing.T) {
+	var reached atomic.Int32
+	daemon := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		reached.Add(1)
+		w.Header().Set("Access-Control-Allow-Origin", "*")
+	}))
+	defer daemon.Close()
+	port := portOfURL(t, daemon.URL)
+	before := listening(t)
+	r := own(t, port)
+	r.forbidden[port] = true
+	r.grant(daemon.URL)
+	done := make(chan string, 1)
+	srv := r.site(t, map[string]http.HandlerFunc{
+		"/done": func(_ http.ResponseWriter, q *http.Request) { done <- q.URL.RawQuery },
+		"/": html(fmt.Sprintf(`<iframe src="http://127.0.0.1:%[1]d/"></iframe><img src="http://127.0.0.1:%[1]d/x.png"><script>
+			const w = new Worker(URL.createObjectURL(new Blob(["fetch('http://127.0.0.1:%[1]d/worker').finally(()=>postMessage(1))"])));
+			const ended = p => p.then(() => 'open', () => 'closed');
+			Promise.all([
+				ended(fetch('http://127.0.0.1:%[1]d/a')), ended(fetch('http://localhost:%[1]d/b', {mode: 'no-cors'})),
+				ended(new Promise((ok, no) => { const s = new WebSocket('ws://127.0.0.1:%[1]d/c'); s.onopen = ok; s.onerror = no; })),
+				new Promise(ok => w.onmessage = () => ok('closed')),
+			]).then(all => fetch('/done?' + all.join()));
+		</script>`, port)),
+	})
+	v := r.visit(t, srv.URL)
+	if got := receive(t, done); got != "closed,closed,closed,closed" {
+		t.Errorf("got %q, want all closed", got)
+	}
+	_, err := v.navigate(daemon.URL, "")
+	wantCode(t, err, control.ScopeDenied, "Lomi itself")
+	if n := reached.Load(); n != 0 {
+		t.Errorf("the daemon was reached %d times", n)
+	}
+	mine := listening(t)
+	delete(mine, portOfURL(t, srv.URL))
+	for p := range mine {
+		if !before[p] && processListens(t, p) {
+			t.Errorf("Chromium listens on port %d", p)
+		}
+	}
+}
+
+// listening gives the TCP ports of this machine that accept connections.
+func listening(t *testing.T) map[int]bool {
+	t.Helper()
+	ports := map[int]bool{}
+	for _, file := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range strings.Split(string(raw), "\n") {
+			f := strings.Fields(l)
+			if len(f) < 4 || f[3] != "0A" {
+				continue
+			}
+			_, hex, _ := strings.Cut(f[1], ":")
+			if n, err := strconv.ParseInt(hex, 16, 32); err == nil {
+				ports[int(n)] = true
+			}
+		}
+	}
+	return ports
+}
+
+// processListens tells a debugging port from what else this busy machine has
+// opened meanwhile: it answers the question for its version.
+func processListens(t *testing.T, port int) bool {
+	t.Helper()
+	client := http.Client{Timeout: 2 * time.Second}
+	res, err := client.Get("http://127.0.0.1:" + strconv.Itoa(port) + "/json/version")
+	if err != nil {
+		return false
+	}
+	defer res.Body.Close()
+	body, _ := io.ReadAll(io.LimitReader(res.Body, 4096))
+	return strings.Contains(string(body), "Browser")
+}
+
+// F-71: dialogs do not stop a page, and are told.
+func TestDialogs(t *testing.T) {
+	r := common(t)
+	srv := r.site(t, map[string]http.HandlerFunc{
+		"/auth": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("WWW-Authenticate", `Basic realm="x"`)
+			w.WriteHeader(http.StatusUnauthorized)
+		},
+		"/next": html("<title>next</title>"),
+		"/": html(`<title>dialogs</title><button onclick="alert('Saved \u202e it')">alert</button>
+			<button onclick="document.title=confirm('Delete all?')">confirm</button><button onclick="document.title=prompt('Name?')">prompt</button>
+			<button onclick="window.print();document.title='printed'">print</button><input type=file id=f style="position:fixed;left:-999px"><button onclick="f.click()">chooser</button>
+			<button onclick="navigator.geolocation.getCurrentPosition(()=>0,e=>document.title='geo '+e.code)">geo</button>
+			<button onclick="onbeforeunload=e=>{e.preventDefault();return 'x'}">guard</button>`),
+	})
+	v := r.visit(t, srv.URL)
+	for _, c := range []struct{ button, note, title string }{
+		{"alert", `said "Saved`, "dialogs"}, {"confirm", `asked "Delete all?"; it was answered with cancel`, "false"},
+		{"prompt", `asked for text: "Name?"`, "null"}, {"print", "", "printed"}, {"chooser", "asked for a file", "printed"}, {"geo", "", "geo 1"},
+	} {
+		v.look()
+		did, err := v.click("button", c.button)
+		if err != nil {
+			t.Fatalf("%s: %v", c.button, err)
+		}
+		notes := did.Notes
+		await(t, c.button+" gives "+c.title, func() bool { s := v.look(); notes = append(notes, s.Notes...); return s.Title == c.title })
+		if c.note != "" {
+			wantNote(t, notes, c.note)
+		}
+	}
+	v.look()
+	if _, err := v.click("button", "guard"); err != nil {
+		t.Fatal(err)
+	}
+	_, err := v.navigate(srv.URL+"/next", "")
+	wantCode(t, err, control.TargetBusy, "unsaved changes")
+	n, err := v.navigate(srv.URL+"/next", "")
+	if err != nil || n.Title != "next" {
+		t.Fatalf("leaving for the second time: %+v %v", n, err)
+	}
+	wantNote(t, n.Notes, "it was left")
+	n, err = v.navigate(srv.URL+"/auth", "")
+	if err == nil {
+		wantNote(t, n.Notes, "login of its own")
+	}
+}
+
+// F-72, F-73: downloads and windows.
+func TestDownloadsAndWindows(t *testing.T) {
+	r := common(t)
+	srv := r.site(t, map[string]http.HandlerFunc{
+		"/file": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Disposition", `attachment; filename="../../x.desktop"`)
+			io.WriteString(w, "data")
+		},
+		"/": html(`<title>start</title><a href=/file>file</a><button onclick="for(let i=0;i<1000;i++)open('/?'+i)">windows</button>`),
+	})
+	v := r.visit(t, srv.URL)
+	v.look()
+	did, err := v.click("link", "file")
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantNote(t, append(did.Notes, v.look().Notes...), "x.desktop")
+	_, err = v.navigate(srv.URL+"/file", "")
+	wantCode(t, err, control.UnsupportedCapability, "download")
+	v.look()
+	did, err = v.click("button", "windows")
+	if err != nil {
+		t.Fatal(err)
+	}
+	notes := append(did.Notes, v.look().Notes...)
+	wantNote(t, notes, "in a new window")
+	if len(notes) > 2*(maxNotes+1) {
+		t.Errorf("%d notes", len(notes))
+	}
+	if s := v.look(); s.Title != "start" {
+		t.Errorf("title %q", s.Title)
+	}
+}
+
+// F-75: pages that never load.
+func TestNeverLoads(t *testing.T) {
+	r := common(t)
+	gate := make(chan struct{})
+	hold := func(q *http.Request) {
+		select {
+		case <-gate:
+		case <-q.Context().Done():
+		}
+	}
+	srv := r.site(t, map[string]http.HandlerFunc{
+		"/silent": func(_ http.ResponseWriter, q *http.Request) { hold(q) },
+		"/stream": func(w http.ResponseWriter, q *http.Request) {
+			html("<title>half</title><button onclick=\"document.title='used'\">Use</button>")(w, q)
+			w.(http.Flusher).Flush()
+			hold(q)
+		},
+		"/loop": func(w http.ResponseWriter, q *http.Request) { http.Redirect(w, q, "/loop", http.StatusFound) },
+		"/busy": html(`<title>busy</title><button onclick="for(;;);">Hang</button>`),
+		"/":     html("<title>fine</title>"),
+	})
+	defer close(gate)
+	v := r.visit(t, srv.URL)
+	short := func(url string) *browser.Navigated {
+		t.Helper()
+		p := r.page(v.panel.PanelID)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		got, err := p.goTo(ctx, url, "load")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &browser.Navigated{Committed: got.committed, Loaded: got.loaded}
+	}
+	if n := short(srv.URL + "/silent"); n.Committed {
+		t.Errorf("silent: %+v", n)
+	}
+	if s := v.look(); s.Title != "fine" {
+		t.Errorf("after silence: %q", s.Title)
+	}
+	if n := short(srv.URL + "/stream"); !n.Committed || n.Loaded {
+		t.Errorf("stream: %+v, want committed only", n)
+	}
+	s := v.look()
+	if s.Title != "half" || len(s.Limitations) == 0 {
+		t.Errorf("half a page: %q %q", s.Title, s.Limitations)
+	}
+	if _, err := v.click("button", "Use"); err != nil {
+		t.Fatal(err)
+	}
+	if s := v.look(); s.Title != "used" {
+		t.Errorf("title %q, want used", s.Title)
+	}
+	_, err := v.navigate(srv.URL+"/loop", "")
+	wantCode(t, err, control.DeadlineExceeded, "REDIRECT")
+	if n, err := v.navigate(srv.URL+"/busy", ""); err != nil || n.Title != "busy" {
+		t.Fatalf("after a loop: %+v %v", n, err)
+	}
+	v.look()
+	_, err = v.click("button", "Hang")
+	if err == nil {
+		_, err = r.do(t, &browser.SnapshotRequest{Scoped: control.Scoped{WorkspaceID: testWorkspace}, Panel: v.panel, MaxNodes: 10, MaxBytes: 4096})
+		wantCode(t, err, control.TargetBusy, "keeps it busy")
+	} else {
+		wantCode(t, err, control.OutcomeUnknown, "did not answer")
+	}
+	if n, err := v.navigate(srv.URL+"/", ""); err != nil || n.Title != "fine" {
+		t.Errorf("leaving a page that hangs: %+v %v", n, err)
+	}
+}
+
+// A refused connection is told in words, and the panel stays usable.
+func TestNoServer(t *testing.T) {
+	r := common(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead := "http://" + l.Addr().String()
+	l.Close()
+	r.grant(dead)
+	srv := r.site(t, map[string]http.HandlerFunc{"/": html("<title>alive</title>")})
+	res, err := r.do(t, &browser.OpenRequest{Mutation: control.Mutation{WorkspaceID: testWorkspace}, URL: dead})
+	if err != nil {
+		t.Fatal(err)
+	}
+	opened := res.Data.(*browser.Opened)
+	if res.State != control.StateFailed || opened.Ready || !strings.Contains(res.Message, "CONNECTION_REFUSED") || res.Lease == "" {
+		t.Errorf("got %+v %+v", res, opened)
+	}
+	v := &view{rig: r, t: t, panel: browser.Panel{PanelID: opened.PanelID, BrowserGeneration: opened.BrowserGeneration}}
+	if n, err := v.navigate(srv.URL, ""); err != nil || n.Title != "alive" {
+		t.Errorf("got %+v %v", n, err)
+	}
+	if err := r.ClosePanel(context.Background(), opened.PanelID); err != nil {
+		t.Error(err)
+	}
+}
