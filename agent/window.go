@@ -13,7 +13,7 @@ import (
 // it from the first reply on. A byte-level tokenizer has 1.
 const (
 	firstRatio    = 0.32
-	lowestRatio   = 0.15
+	lowestRatio   = 0.2
 	highestRatio  = 2.0
 	pictureTokens = 1000
 	messageBytes  = 16 // the template's frame around a message

@@ -55,9 +55,9 @@ func scenarios() []scenario {
 			b.turn("run the tests")
 		}},
 		{name: "approvals", play: func(_ *testing.T, b *bench) {
-			ask := make(chan bool, 1)
-			ask <- false
+			ask := make(chan bool)
 			b.broker.ask["lomi_terminal_run"] = ask
+			go func() { <-time.After(3 * time.Second); ask <- false }()
 			b.model.replies = []replyFunc{calls("terminal_run", `{"command":"rm -rf build"}`), says("I did not delete anything.")}
 			b.turn("clean up")
 		}},
@@ -102,9 +102,9 @@ func scenarios() []scenario {
 			b.turn("hello")
 		}},
 		{name: "compacted", play: func(_ *testing.T, b *bench) {
-			b.model.info = models.Info{Name: "m", Tools: true, Window: 6000}
+			b.model.info = models.Info{Name: "m", Tools: true, Window: 3500}
 			for i := range 5 {
-				b.broker.runs[fmt.Sprint("cat ", i)] = &fakeRun{output: strings.Repeat("line of a file\n", 120)}
+				b.broker.runs[fmt.Sprint("cat ", i)] = &fakeRun{output: strings.Repeat("line of a file\n", 190)}
 				b.model.replies = append(b.model.replies, calls("terminal_run", fmt.Sprintf(`{"command":"cat %d"}`, i)), says("Read."))
 			}
 			for i := range 5 {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"lomi/agent"
@@ -258,7 +259,7 @@ func (c *sessionCall) operationFailure(op operation) agent.Result {
 	switch {
 	case op.expired || op.asked && op.Code == control.DeadlineExceeded && op.EffectState == control.EffectNone:
 		return agent.Result{Text: "Expired unanswered: nobody answered within 120 s. They did not refuse. Nothing was done.", IsError: true, Outcome: agent.OutcomeExpired}
-	case op.asked && op.Code == control.ScopeDenied:
+	case op.Code == control.ScopeDenied && (op.asked || strings.HasPrefix(op.Message, deniedByPerson)):
 		return agent.Result{Text: "Denied by the person: nothing was done. Do not try another way to the same end.", IsError: true, Outcome: agent.OutcomeDenied}
 	case op.State == control.StateOutcomeUnknown:
 		return agent.Result{Text: "Outcome unknown: it may have had its effect" + because(op.Message) + ". Look before you repeat it.", IsError: true, Outcome: agent.OutcomeUnknown}
@@ -272,6 +273,10 @@ func (c *sessionCall) operationFailure(op operation) agent.Result {
 	}
 	return c.explain(op.Code, op.Message)
 }
+
+// deniedByPerson begins the broker's message about a refusal. It tells one from
+// a scope that is missing when the answer came before the first look.
+const deniedByPerson = "denied by the person"
 
 func because(message string) string {
 	if message == "" {

@@ -334,7 +334,8 @@ func (s *Service) reserve(ctx context.Context, c *conversation) (*running, error
 	}
 }
 
-// release ends a turn, once.
+// release ends a turn, once. A turn whose end is not in the log stays open for
+// all to see; the next message or the next start closes it.
 func (s *Service) release(c *conversation, turn *running) {
 	turn.cancel(nil)
 	s.mu.Lock()
@@ -342,17 +343,17 @@ func (s *Service) release(c *conversation, turn *running) {
 		c.turn = nil
 	}
 	s.active--
+	// In the same moment in which the next turn may begin, so that this does
+	// not wipe out its id.
+	if info, ok := s.infos[c.id]; ok && info.Turn == turn.id && !c.unclosed {
+		info.Turn = ""
+		s.infos[c.id] = info
+	}
 	s.mu.Unlock()
 	close(turn.done)
-	s.turns.Done()
-	// A turn whose end is not in the log stays open for all to see, and the
-	// next message or the next start closes it.
-	s.update(c, func(info *Conversation) {
-		if !c.unclosed {
-			info.Turn = ""
-		}
-	})
+	s.update(c, func(*Conversation) {})
 	s.evict()
+	s.turns.Done()
 }
 
 // begin records the message and lets the turn go.
