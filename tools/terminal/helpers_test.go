@@ -262,3 +262,12 @@ func (b *bench) ready() {
 	b.Helper()
 	b.eventually("prompt is ready", func() bool { return b.output().Prompt == "ready" })
 }
+
+func mustParse(t *testing.T, s string) uint64 {
+	t.Helper()
+	n, err := strconv.ParseUint(s, 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}

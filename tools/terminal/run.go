@@ -27,12 +27,15 @@ const (
 	// interruptBound is how long a program may take to end after Ctrl+C
 	// before its run counts as unknown.
 	interruptBound = 10 * time.Second
+	// nudgeEvery is how long a line editor may take to notice Ctrl+C.
+	nudgeEvery = 200 * time.Millisecond
 	// permitEvery is how often the right to observe is asked for again.
 	permitEvery = 100 * time.Millisecond
 )
 
 const (
 	ctrlC      = "\x03"
+	killLine   = "\x15"
 	pasteBegin = "\x1b[200~"
 	pasteEnd   = "\x1b[201~"
 )
@@ -207,7 +210,7 @@ func (t *terminal) follow(ctx context.Context, permit *broker.Permit, r *run) br
 			// Exactly one: a second Ctrl+C means something else to many
 			// programs.
 			cancelled, cancelling = nil, true
-			giveUp = time.After(interruptBound)
+			giveUp = time.After(t.patience)
 			if _, err := t.tty.send([]byte(ctrlC), permit.Check, true); err != nil {
 				return t.unknown(r, "It was cancelled, but Ctrl+C could not be typed; the command may still run.")
 			}
@@ -269,11 +272,28 @@ func (t *terminal) abandonLine(ctx context.Context, permit *broker.Permit, r *ru
 	t.prompt = promptUnknown
 	t.mu.Unlock()
 	if _, err := t.tty.send([]byte(ctrlC), permit.Check, true); err == nil {
-		wait, cancel := context.WithTimeout(ctx, settleBound)
-		defer cancel()
-		if err := t.waitReady(wait); err != nil {
+		if err := t.backToPrompt(ctx, permit); err != nil {
 			t.log.Debug("prompt not back after an incomplete line", "panel", t.panel.ID, "err", err)
 		}
 	}
 	return broker.Result{State: control.StateFailed, Effect: control.EffectNone, Message: message}
+}
+
+// backToPrompt waits for the prompt after Ctrl+C. A line editor that is just
+// about to read notices the signal with the next byte only, so it gets one
+// that does nothing but clear a line.
+func (t *terminal) backToPrompt(ctx context.Context, permit *broker.Permit) error {
+	bound, cancel := context.WithTimeout(ctx, settleBound)
+	defer cancel()
+	for {
+		wait, stop := context.WithTimeout(bound, nudgeEvery)
+		err := t.waitReady(wait)
+		stop()
+		if err == nil || bound.Err() != nil || errors.Is(err, errEnded) {
+			return err
+		}
+		if _, err := t.tty.send([]byte(killLine), permit.Check, true); err != nil {
+			return err
+		}
+	}
 }

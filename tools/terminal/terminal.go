@@ -18,6 +18,10 @@ import (
 // Bounds of one terminal.
 const (
 	readBuffer = 64 << 10
+	// In less than this, line editors stop drawing their prompts, and with
+	// them the marks.
+	minColumns = 20
+	minRows    = 4
 	// maxRuns is how many finished runs are remembered (broker spec 7.1).
 	maxRuns = 64
 	// maxReplies is how many answers to a program's queries may wait; a
@@ -61,14 +65,14 @@ type spec struct {
 // far as it is kept. It is safe for concurrent use.
 type terminal struct {
 	spec
-	shell   *shell
-	tty     *master
-	proc    *keeper.Process
-	started time.Time
-	replies chan string
-	ended   chan struct{} // closed when the shell's end is recorded
-	readEnd chan struct{} // closed when nothing more can be read
-	workers sync.WaitGroup
+	shell    *shell
+	tty      *master
+	proc     *keeper.Process
+	patience time.Duration // interruptBound, unless a test is in a hurry
+	replies  chan string
+	ended    chan struct{} // closed when the shell's end is recorded
+	readEnd  chan struct{} // closed when nothing more can be read
+	workers  sync.WaitGroup
 
 	mu         sync.Mutex
 	out        *output
@@ -95,7 +99,7 @@ func newTerminal(ctx context.Context, sp spec, cols, rows int) (*terminal, error
 	}
 	cols, rows = clampSize(cols, rows)
 	t := &terminal{
-		spec: sp, shell: sh, started: time.Now(), cols: cols, rows: rows,
+		spec: sp, shell: sh, patience: interruptBound, cols: cols, rows: rows,
 		prompt: promptUnknown, startMarks: !sh.canonical, lastOutput: time.Now(),
 		replies: make(chan string, maxReplies), ended: make(chan struct{}), readEnd: make(chan struct{}),
 	}
@@ -320,7 +324,7 @@ func (t *terminal) typing() error {
 }
 
 func (t *terminal) resize(cols, rows int) error {
-	cols, rows = clampSize(cols, rows)
+	cols, rows = clampSize(max(cols, minColumns), max(rows, minRows))
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.exit != nil {
