@@ -195,6 +195,9 @@ func (b *Broker) stepReplay(ctx context.Context, a *admission) (*control.Reply, 
 	if err := b.allowed(a); err != nil {
 		return nil, err
 	}
+	if op := b.underWay(receipt.ID); op != nil { // recorded since we looked
+		return b.await(ctx, a, op)
+	}
 	reply, err := b.answer(a, receipt, nil)
 	return &reply, err
 }
@@ -375,13 +378,12 @@ func (b *Broker) stepPolicy(_ context.Context, a *admission) (*control.Reply, er
 func (b *Broker) stepCarryOut(ctx context.Context, a *admission) (*control.Reply, error) {
 	switch {
 	case a.tool.Domain == linkDomain:
-		data, err := b.linkTool(ctx, a)
+		reply, err := b.linkReply(ctx, a)
 		if err != nil {
 			return nil, err
 		}
-		reply, err := control.OK(data, nil)
 		b.auditOK(a)
-		return &reply, err
+		return &reply, nil
 	case a.keyed:
 		op, err := b.launch(a)
 		if err != nil {
@@ -418,9 +420,10 @@ func (b *Broker) read(ctx context.Context, a *admission) (*control.Reply, error)
 		}
 		b.auditOK(a)
 		return &control.Reply{Status: "ok", ControlAPIVersion: control.APIVersion, Data: data, Image: out.result.Image}, nil
-	case <-a.session.life.Done():
-		return nil, errRevoked()
-	case <-ctx.Done():
+	case <-ctx.Done(): // also when the session's life ends
+		if err := b.live(a.session); err != nil {
+			return nil, err
+		}
 		return nil, control.Errorf(control.DeadlineExceeded, "the tool did not answer in time")
 	}
 }

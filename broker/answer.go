@@ -152,9 +152,7 @@ func setLease(data json.RawMessage, id string) (json.RawMessage, error) {
 // receiptOf reads a receipt of this session: what is under way from memory,
 // the rest from the ledger. A foreign and a missing one look the same.
 func (b *Broker) receiptOf(ctx context.Context, s *session, id string) (ledger.Receipt, error) {
-	b.mu.Lock()
-	op := b.operations[id]
-	b.mu.Unlock()
+	op := b.underWay(id)
 	if op != nil && op.admission.session == s {
 		if r, _, err := op.view(); err == nil && r.ID == id {
 			return r, nil

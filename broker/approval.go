@@ -43,7 +43,8 @@ type Approval struct {
 	Outcome   string          `json:"outcome,omitempty"` // in approval.settled: approved, denied, expired, withdrawn
 }
 
-// approval is a question that waits. The broker's mutex guards answered.
+// approval is a question that waits. Its info never changes; the broker's
+// mutex guards answered.
 type approval struct {
 	info     Approval
 	op       *operation
@@ -51,9 +52,8 @@ type approval struct {
 	answered bool
 }
 
-// ask waits for a person while the receipt stands in awaiting_user. It reports
-// whether the plan may be carried out; if not, the receipt is settled.
-func (b *Broker) ask(op *operation) bool {
+// present lists the question of an operation for people.
+func (b *Broker) present(op *operation) *approval {
 	a, q := op.admission, op.admission.question
 	now := time.Now()
 	p := &approval{op: op, answer: make(chan bool, 1), info: Approval{
@@ -66,27 +66,27 @@ func (b *Broker) ask(op *operation) bool {
 	b.approvals[op.id] = p
 	b.mu.Unlock()
 	b.publish("approval.requested", p.info)
+	return p
+}
 
+// ask waits for a person while the receipt stands in awaiting_user. It reports
+// whether the plan may be carried out; if not, the receipt is settled.
+func (b *Broker) ask(op *operation, p *approval) bool {
 	timer := time.NewTimer(approvalTimeout)
 	defer timer.Stop()
-	var yes bool
-	end := control.Error{}
-	switch {
-	case b.yolo.Load(): // switched on since the question was made
-		yes, p.info.Outcome = true, "approved"
-	default:
-		yes, end, p.info.Outcome = b.awaitAnswer(op, p, timer.C)
-	}
+	yes, end, how := b.awaitAnswer(op, p, timer.C)
 	b.mu.Lock()
 	p.answered = true
 	delete(b.approvals, op.id)
 	b.mu.Unlock()
-	b.publish("approval.settled", p.info)
+	settled := p.info
+	settled.Outcome = how
+	b.publish("approval.settled", settled)
 	if !yes {
 		b.settle(op, outcome{state: stateOfRefusal(end.Code), effect: control.EffectNone, code: end.Code, message: end.Message})
 		return false
 	}
-	b.remember(a.session, q)
+	b.remember(op.admission.session, op.admission.question)
 	return b.dispatch(op)
 }
 
@@ -181,7 +181,9 @@ func (b *Broker) Approvals() []Approval {
 	defer b.mu.Unlock()
 	out := []Approval{}
 	for _, p := range slices.SortedFunc(maps.Values(b.approvals), func(x, y *approval) int { return x.info.Requested.Compare(y.info.Requested) }) {
-		out = append(out, p.info)
+		if !p.answered {
+			out = append(out, p.info)
+		}
 	}
 	return out
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -266,23 +267,21 @@ func (b *Broker) offers(t control.Tool) (ok bool, limitation string) {
 	return true, ""
 }
 
-// capabilities lists every tool of the catalog as it is here. s may be nil.
+// capabilities lists every tool of the catalog as it is here for a session.
 func (b *Broker) capabilities(s *session) (all []link.Capability, limitations []string) {
-	seen := make(map[string]bool)
+	all = make([]link.Capability, 0, len(b.cfg.Tools))
 	for _, t := range b.cfg.Tools {
 		ok, why := b.offers(t)
-		c := link.Capability{Name: t.Name, Available: ok, Qualified: ok}
-		if s != nil {
-			s.mu.Lock()
-			_, missing := s.grant.missing(t.Scopes)
-			s.mu.Unlock()
-			c.Authorized = !missing
-		}
-		if why != "" && !seen[why] {
-			seen[why] = true
+		all = append(all, link.Capability{Name: t.Name, Available: ok, Qualified: ok})
+		if why != "" && !slices.Contains(limitations, why) {
 			limitations = append(limitations, why)
 		}
-		all = append(all, c)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, t := range b.cfg.Tools {
+		_, missing := s.grant.missing(t.Scopes)
+		all[i].Authorized = !missing
 	}
 	return all, limitations
 }

@@ -145,7 +145,7 @@ func fakeTools() []control.Tool {
 // rig is a broker over a real ledger, with a fake adapter.
 type rig struct {
 	*Broker
-	t       *testing.T
+	t       testing.TB
 	adapter *fakeAdapter
 	desk    *desk
 	ledger  *ledger.Ledger
@@ -153,7 +153,7 @@ type rig struct {
 	keys    int
 }
 
-func newRig(t *testing.T, change ...func(*Config)) *rig {
+func newRig(t testing.TB, change ...func(*Config)) *rig {
 	t.Helper()
 	r := &rig{t: t, adapter: &fakeAdapter{}, desk: newDesk(), dir: t.TempDir()}
 	var err error
@@ -247,7 +247,7 @@ func (c *client) get(id string, waitMS int) control.Operation {
 	return decodeData[control.Operation](c.rig.t, c.call("lomi_operation_get", map[string]any{"operationId": id, "waitMs": waitMS}))
 }
 
-func decodeData[T any](t *testing.T, r control.Reply) T {
+func decodeData[T any](t testing.TB, r control.Reply) T {
 	t.Helper()
 	var out T
 	if r.Status != "ok" {
@@ -259,7 +259,7 @@ func decodeData[T any](t *testing.T, r control.Reply) T {
 	return out
 }
 
-func wantCode(t *testing.T, r control.Reply, want control.Code) {
+func wantCode(t testing.TB, r control.Reply, want control.Code) {
 	t.Helper()
 	if r.Code != want {
 		t.Errorf("got %s %s %q %s, want code %s", r.Status, r.Code, r.Message, r.Data, want)
@@ -267,7 +267,7 @@ func wantCode(t *testing.T, r control.Reply, want control.Code) {
 }
 
 // until polls a condition with a ticker until it holds.
-func until(t *testing.T, what string, holds func() bool) {
+func until(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	deadline := time.NewTimer(patience)
 	defer deadline.Stop()

@@ -2,8 +2,10 @@ package broker
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"runtime"
+	"slices"
 	"strconv"
 	"time"
 
@@ -22,11 +24,21 @@ const (
 	epochMargin = time.Hour
 )
 
-// linkTool answers the tools of the domain link.
+// linkReply answers the tools of the domain link.
+func (b *Broker) linkReply(ctx context.Context, a *admission) (control.Reply, error) {
+	if _, ok := a.request.(*link.StatusRequest); ok {
+		body, err := b.status(a.session)
+		return control.Reply{Status: "ok", ControlAPIVersion: control.APIVersion, Data: body}, err
+	}
+	data, err := b.linkTool(ctx, a)
+	if err != nil {
+		return control.Reply{}, err
+	}
+	return control.OK(data, nil)
+}
+
 func (b *Broker) linkTool(ctx context.Context, a *admission) (any, error) {
 	switch r := a.request.(type) {
-	case *link.StatusRequest:
-		return b.status(a.session), nil
 	case *link.DiagnosticsRequest:
 		return link.Diagnostics{Kind: "diagnostics", Connection: "connected", UIReady: true,
 			NextStep: "Call lomi_workspace_list, then lomi_connect with one of its workspaces for the retry epoch."}, nil
@@ -42,10 +54,28 @@ func (b *Broker) linkTool(ctx context.Context, a *admission) (any, error) {
 	return nil, fmt.Errorf("the broker does not know the tool %s", a.tool.Name)
 }
 
-func (b *Broker) status(s *session) link.Status {
+// statusBody is an encoded status and what it was made from.
+type statusBody struct {
+	capabilities []link.Capability
+	limitations  []string
+	body         json.RawMessage
+}
+
+// status encodes the status of a session. Hosts ask for it often and it seldom
+// changes, so the body is kept and made again only when what it says would
+// differ: encoding 74 tools is most of the cost of a warm read.
+func (b *Broker) status(s *session) (json.RawMessage, error) {
 	capabilities, limitations := b.capabilities(s)
-	return link.Status{Kind: "status", Connection: "connected", PairingRequestID: s.id, InstanceID: b.cfg.Instance,
-		UIReady: true, Platform: runtime.GOOS + "/" + runtime.GOARCH, Capabilities: capabilities, Limitations: limitations}
+	if kept := s.status.Load(); kept != nil && slices.Equal(kept.capabilities, capabilities) && slices.Equal(kept.limitations, limitations) {
+		return kept.body, nil
+	}
+	body, err := json.Marshal(link.Status{Kind: "status", Connection: "connected", PairingRequestID: s.id, InstanceID: b.cfg.Instance,
+		UIReady: true, Platform: runtime.GOOS + "/" + runtime.GOARCH, Capabilities: capabilities, Limitations: limitations})
+	if err != nil {
+		return nil, fmt.Errorf("encoding the status: %w", err)
+	}
+	s.status.Store(&statusBody{capabilities: capabilities, limitations: limitations, body: body})
+	return body, nil
 }
 
 func (b *Broker) connect(ctx context.Context, s *session, r *link.ConnectRequest) (any, error) {
@@ -180,9 +210,7 @@ func (s *session) onlyProject() (string, error) {
 
 // waitFor waits until an operation of the session settles.
 func (b *Broker) waitFor(ctx context.Context, s *session, id string, limit time.Duration) {
-	b.mu.Lock()
-	op := b.operations[id]
-	b.mu.Unlock()
+	op := b.underWay(id)
 	if op == nil || op.admission.session != s {
 		return
 	}
@@ -197,9 +225,7 @@ func (b *Broker) waitFor(ctx context.Context, s *session, id string, limit time.
 }
 
 func (b *Broker) operationCancel(ctx context.Context, s *session, r *link.OperationCancelRequest) (any, error) {
-	b.mu.Lock()
-	op := b.operations[r.OperationID]
-	b.mu.Unlock()
+	op := b.underWay(r.OperationID)
 	if op != nil && op.admission.session == s {
 		b.requestCancel(op)
 		b.waitFor(ctx, s, r.OperationID, cancelWait)

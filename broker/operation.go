@@ -79,6 +79,13 @@ func (b *Broker) flying(key ledger.Key) *operation {
 	return b.inFlight[key]
 }
 
+// underWay finds the operation of a receipt, nil if it is over.
+func (b *Broker) underWay(id string) *operation {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.operations[id]
+}
+
 // launch starts the operation of an admitted mutation, or joins the one that a
 // twin of the request has started meanwhile.
 func (b *Broker) launch(a *admission) (*operation, error) {
@@ -127,10 +134,13 @@ func (b *Broker) forget(op *operation) {
 func (b *Broker) run(op *operation) {
 	defer close(op.settled)
 	defer b.forget(op)
-	if !b.record(op) {
-		return
+	recorded := b.record(op)
+	var p *approval
+	if recorded && op.admission.question != nil {
+		p = b.present(op) // before anyone hears that the receipt waits
 	}
-	if op.admission.question != nil && !b.ask(op) {
+	close(op.recorded)
+	if !recorded || p != nil && !b.ask(op, p) {
 		return
 	}
 	b.carryOut(op)
@@ -139,7 +149,6 @@ func (b *Broker) run(op *operation) {
 // record makes the receipt durable. It waits for the ledger as long as the
 // broker lives: giving up would leave a receipt that nobody settles.
 func (b *Broker) record(op *operation) bool {
-	defer close(op.recorded)
 	a := op.admission
 	entry := ledger.Entry{
 		ID: op.id, Key: a.key, Session: a.session.id, Workspace: a.target.WorkspaceID,

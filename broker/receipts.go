@@ -83,9 +83,7 @@ func (b *Broker) Receipt(ctx context.Context, id string) (ReceiptInfo, error) {
 
 // Cancel asks for the end of an operation, as a person may for every session.
 func (b *Broker) Cancel(id string) error {
-	b.mu.Lock()
-	op := b.operations[id]
-	b.mu.Unlock()
+	op := b.underWay(id)
 	if op == nil {
 		return errNotFound()
 	}

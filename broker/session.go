@@ -53,7 +53,8 @@ type session struct {
 	life context.Context
 	end  context.CancelCauseFunc
 
-	slots chan struct{} // one taken by each mutation under way
+	slots  chan struct{}              // one taken by each mutation under way
+	status atomic.Pointer[statusBody] // the last answer of lomi_status
 
 	mu     sync.Mutex // guards what follows; nothing is waited for under it
 	grant  *grant
