@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -93,10 +94,27 @@ type jsonPrinter struct {
 	texts        texts
 }
 
-func (p *jsonPrinter) line(v map[string]any) error {
-	enc := json.NewEncoder(p.out)
+// field is one name and value of a line; their order is kept, because people
+// read these lines too.
+type field struct {
+	name  string
+	value any
+}
+
+func (p *jsonPrinter) line(kind string, fields ...field) error {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
+	for i, f := range append([]field{{"type", kind}}, fields...) {
+		b.WriteByte("{,"[min(i, 1)])
+		fmt.Fprintf(&b, "%q:", f.name)
+		if err := enc.Encode(f.value); err != nil {
+			return fmt.Errorf("printing: %w", err)
+		}
+		b.Truncate(b.Len() - 1) // Encode's newline
+	}
+	b.WriteString("}\n")
+	if _, err := p.out.Write(b.Bytes()); err != nil {
 		return fmt.Errorf("printing: %w", err)
 	}
 	return nil
@@ -109,7 +127,7 @@ func (p *jsonPrinter) show(f frame) error {
 	}
 	for _, one := range ps {
 		if text := p.texts.next(one); text != "" {
-			if err := p.line(map[string]any{"type": one.Kind, "delta": text}); err != nil {
+			if err := p.line(one.Kind, field{"delta", text}); err != nil {
 				return err
 			}
 		}
@@ -123,45 +141,56 @@ func (p *jsonPrinter) show(f frame) error {
 func (p *jsonPrinter) event(e event) error {
 	switch e.Kind {
 	case "turn.started":
-		var d struct{ Turn, Model string }
-		if err := json.Unmarshal(e.Data, &d); err != nil {
-			return err
-		}
-		return p.line(map[string]any{"type": e.Kind, "conversation": p.conversation, "turn": d.Turn, "model": d.Model})
+		return printEvent(e, func(d struct{ Turn, Model string }) error {
+			return p.line(e.Kind, field{"conversation", p.conversation}, field{"turn", d.Turn}, field{"model", d.Model})
+		})
 	case "call.started":
-		var d callStarted
-		if err := json.Unmarshal(e.Data, &d); err != nil {
-			return err
-		}
-		return p.line(map[string]any{"type": "tool.call", "call": d.Call, "tool": d.Name, "arguments": d.Arguments})
+		return printEvent(e, func(d callStarted) error {
+			return p.line("tool.call", field{"call", d.Call}, field{"tool", d.Name}, field{"arguments", d.Arguments})
+		})
 	case "call.ended":
-		var d callEnded
-		if err := json.Unmarshal(e.Data, &d); err != nil {
-			return err
-		}
-		content := []map[string]any{{"type": "text", "text": d.Text}}
-		for _, i := range d.Images {
-			content = append(content, map[string]any{"type": "image", "mediaType": i.MediaType, "artifact": i.Artifact})
-		}
-		return p.line(map[string]any{"type": "tool.result", "call": d.Call, "tool": d.Name, "isError": d.IsError, "content": content, "receipt": d.Receipt})
+		return printEvent(e, func(d callEnded) error {
+			content := []any{textContent{"text", d.Text}}
+			for _, i := range d.Images {
+				content = append(content, imageContent{"image", i.MediaType, i.Artifact})
+			}
+			return p.line("tool.result", field{"call", d.Call}, field{"tool", d.Name}, field{"isError", d.IsError},
+				field{"content", content}, field{"receipt", d.Receipt})
+		})
 	case "approval.requested":
-		var d asked
-		if err := json.Unmarshal(e.Data, &d); err != nil {
-			return err
-		}
-		return p.line(map[string]any{"type": e.Kind, "id": d.ID, "kind": d.Kind, "summary": d.Summary})
+		return printEvent(e, func(d asked) error {
+			return p.line(e.Kind, field{"id", d.ID}, field{"kind", d.Kind}, field{"summary", d.Summary})
+		})
 	case "turn.ended":
-		var d turnEnded
-		if err := json.Unmarshal(e.Data, &d); err != nil {
-			return err
-		}
-		out := map[string]any{"type": e.Kind, "stopReason": d.StopReason, "usage": d.Usage}
-		if d.Error != "" {
-			out["error"] = d.Error
-		}
-		return p.line(out)
+		return printEvent(e, func(d turnEnded) error {
+			fields := []field{{"stopReason", d.StopReason}, {"usage", d.Usage}}
+			if d.Error != "" {
+				fields = append(fields, field{"error", d.Error})
+			}
+			return p.line(e.Kind, fields...)
+		})
 	}
 	return nil
+}
+
+type textContent struct {
+	Type string `json:"type"`
+	Text string `json:"text"`
+}
+
+type imageContent struct {
+	Type      string `json:"type"`
+	MediaType string `json:"mediaType"`
+	Artifact  string `json:"artifact"`
+}
+
+// printEvent decodes the data of an event and prints it.
+func printEvent[T any](e event, show func(T) error) error {
+	var data T
+	if err := json.Unmarshal(e.Data, &data); err != nil {
+		return fmt.Errorf("reading %s: %w", e.Kind, err)
+	}
+	return show(data)
 }
 
 // plainPrinter prints the answer on stdout, and what was done on stderr.
