@@ -65,7 +65,13 @@ func (b *Broker) steps() [8]step {
 }
 
 // Handle implements wire.Handler: it admits one request, or says why not.
-func (b *Broker) Handle(ctx context.Context, sessionID, tool string, args json.RawMessage) control.Reply {
+func (b *Broker) Handle(ctx context.Context, sessionID, tool string, args json.RawMessage) (reply control.Reply) {
+	defer func() { // one request must not end the daemon of all others
+		if r := recover(); r != nil {
+			b.logPanic(tool, "admission", r)
+			reply = control.Failure(errors.New("admission panicked"))
+		}
+	}()
 	s := b.session(sessionID)
 	if s == nil {
 		b.audit(sessionID, tool, "", "connection", control.ControlRevoked, 0)
@@ -340,7 +346,7 @@ func (b *Broker) resolve(ctx context.Context, a *admission) (Target, error) {
 }
 
 func (b *Broker) logPanic(tool, where string, value any) {
-	b.log.Error("adapter panicked", "tool", tool, "step", where, "err", fmt.Sprint(value), "stack", string(debug.Stack()))
+	b.log.Error("a call panicked", "tool", tool, "step", where, "err", fmt.Sprint(value), "stack", string(debug.Stack()))
 }
 
 // stepBounds holds the quotas that a request would use up.

@@ -40,6 +40,9 @@ func failureOf(r ledger.Receipt) (failure, bool) {
 // without an effect is a failure; everything else is told as it stands,
 // because something may have happened.
 func (b *Broker) answer(a *admission, r ledger.Receipt, image *control.Image) (control.Reply, error) {
+	if r.State.Settled() {
+		b.cfg.Ledger.Delivered(r)
+	}
 	if r.State == control.StateFailed && r.Effect == control.EffectNone {
 		f, _ := failureOf(r)
 		b.audit(a.session.id, a.tool.Name, a.workspace, "carry out", r.Code, 0)

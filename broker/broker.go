@@ -189,8 +189,11 @@ func (b *Broker) SetYOLO(on bool) {
 	b.endSessions("yolo switched")
 	b.mu.Lock()
 	for _, p := range b.pairings {
+		if p.phase != phaseWaiting {
+			continue // decided under the other policy: good for nothing now
+		}
 		p.policyEpoch = b.policyEpoch.Load()
-		if on && p.phase == phaseWaiting {
+		if on {
 			b.owned.Go(func() { b.approveByYOLO(p.id) })
 		}
 	}

@@ -186,6 +186,8 @@ func (b *Broker) approve(ctx context.Context, id string, g *grant) error {
 		return err
 	}
 	if b.pairings[id] != p || p.policyEpoch != b.policyEpoch.Load() {
+		// What was decided under another policy is decided anew.
+		p.phase, p.policyEpoch = phaseWaiting, b.policyEpoch.Load()
 		b.mu.Unlock()
 		return errSettled()
 	}

@@ -221,8 +221,15 @@ func TestYOLO(t *testing.T) {
 	if !r.Control().YOLO || !r.Sessions()[0].YOLO {
 		t.Error("it does not show")
 	}
+	late := r.enroll(t.Context(), "late")
+	if d := <-late.Decision; d != wire.Approved {
+		t.Fatalf("a new pairing was %s", d)
+	}
 	r.SetYOLO(false)
 	<-c.ended
+	if _, err := r.Open(t.Context(), late.ID); errorCode(err) != control.PairingRequired {
+		t.Errorf("what yolo approved opens after it is off: %v", err)
+	}
 	if n := len(r.Sessions()); n != 0 {
 		t.Errorf("%d sessions live on", n)
 	}

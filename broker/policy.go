@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"lomi/broker/catalog/terminal"
 	"lomi/broker/control"
 )
 
@@ -35,7 +36,12 @@ func (b *Broker) judge(a *admission) (*question, error) {
 	a.session.mu.Lock()
 	defer a.session.mu.Unlock()
 	g := a.session.grant
-	if g.policy == PolicyGrant || t.Risk == "none" {
+	if g.policy == PolicyGrant || onlyInterrupts(a.request) {
+		return nil, nil
+	}
+	// "none" speaks to the policy that weighs risks, not to the one that asks
+	// about everything.
+	if g.policy == PolicyAskForRisk && t.Risk == "none" {
 		return nil, nil
 	}
 	if t.Refused != "" {
@@ -64,9 +70,21 @@ func (b *Broker) judge(a *admission) (*question, error) {
 	return q, nil
 }
 
+// onlyInterrupts reports a Ctrl+C, which never asks: what a person wants
+// stopped must not wait for another person.
+func onlyInterrupts(request any) bool {
+	switch r := request.(type) {
+	case *terminal.InterruptRequest:
+		return true
+	case *terminal.InputRequest:
+		return r.Input.Type == "key" && r.Input.Key == "ctrl_c"
+	}
+	return false
+}
+
 func riskOf(a *admission) string {
 	switch {
-	case a.target.Risk != "":
+	case a.target.Risk != "" && a.target.Risk != "none":
 		return a.target.Risk
 	case a.target.Command != "":
 		return "runs a command"

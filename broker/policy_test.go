@@ -44,7 +44,7 @@ func TestWhatAsks(t *testing.T) {
 
 		{PolicyAskAlways, "fake_do", nil, "risk", "asks about everything"},
 		{PolicyAskAlways, "fake_risky", []any{"command", "ls -la"}, "risk", "runs a command"},
-		{PolicyAskAlways, "fake_do", []any{"risk", "none"}, "", ""},
+		{PolicyAskAlways, "fake_do", []any{"risk", "none"}, "risk", "asks about everything"},
 		{PolicyAskAlways, "fake_open", []any{"origin", outside}, "origin", "outside the grant"},
 	} {
 		t.Run(string(row.policy)+" "+row.tool, func(t *testing.T) {
