@@ -240,7 +240,7 @@ func noteOf(f frame) (note, bool, error) {
 	case "call.started":
 		var d callStarted
 		err = json.Unmarshal(f.Event.Data, &d)
-		n = note{"→", strings.TrimSpace(d.Name + " " + string(d.Arguments))}
+		n = note{"→", strings.TrimSpace(d.Name + " " + about(d.Arguments))}
 	case "call.ended":
 		var d callEnded
 		err = json.Unmarshal(f.Event.Data, &d)
@@ -262,6 +262,27 @@ func noteOf(f frame) (note, bool, error) {
 		return note{}, false, nil
 	}
 	return n, true, err
+}
+
+// about puts the arguments of a call into one line: the one thing that it is
+// about, or all of them.
+func about(arguments json.RawMessage) string {
+	var fields map[string]any
+	if err := json.Unmarshal(arguments, &fields); err != nil {
+		return string(arguments)
+	}
+	for _, name := range []string{"command", "url", "text", "path", "question", "key"} {
+		if value, ok := fields[name].(string); ok {
+			return value
+		}
+	}
+	if n, ok := fields["element"].(float64); ok {
+		return fmt.Sprintf("element %.0f", n)
+	}
+	if len(fields) == 0 {
+		return ""
+	}
+	return string(arguments)
 }
 
 func firstLines(text string, n int) string {
