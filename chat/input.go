@@ -45,7 +45,7 @@ func (c *sessionCall) terminalInput(a inputArguments) (agent.Result, error) {
 		}
 	}
 	t.input = parseCursor(before.NextInputSequence)
-	op, err := c.dispatch("lomi_terminal_input", terminal.InputRequest{Scoped: c.scoped(), Session: t.session, LeaseID: t.lease,
+	op, err := c.dispatch("lomi_terminal_input", "", terminal.InputRequest{Scoped: c.scoped(), Session: t.session, LeaseID: t.lease,
 		InputSequence: strconv.FormatUint(t.input, 10), Input: input})
 	// The answer is an operation where a person is asked, else the
 	// acknowledgement itself.

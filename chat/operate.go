@@ -38,7 +38,8 @@ func (c *sessionCall) mutate(tool string, wait time.Duration, revised bool, buil
 			}
 			revision = now.Revision
 		}
-		op, err := c.dispatch(tool, build(control.NewID(), revision))
+		key := control.NewID()
+		op, err := c.dispatch(tool, key, build(key, revision))
 		if err == nil {
 			op, err = c.settle(op, wait, tail)
 		}
@@ -57,17 +58,48 @@ func conflictOf(op operation, err error) (conflict, byPerson bool) {
 	return op.State == control.StateFailed && op.Code == control.RevisionConflict && op.EffectState == control.EffectNone, false
 }
 
-func (c *sessionCall) dispatch(tool string, request any) (operation, error) {
+// dispatch sends a mutation. key is that of the request, "" if it has none.
+func (c *sessionCall) dispatch(tool, key string, request any) (operation, error) {
 	reply, err := c.request(c.ctx, tool, request, true)
 	if err != nil {
+		if c.ctx.Err() != nil && key != "" {
+			c.findSent(tool, key)
+		}
 		return operation{}, err
 	}
 	var op operation
 	if err := json.Unmarshal(reply.Data, &op.Operation); err != nil {
 		return op, fmt.Errorf("decoding the receipt of %s: %w", tool, err)
 	}
-	c.receipt = op.OperationID
+	c.receipt, c.open = op.OperationID, op
 	return op, nil
+}
+
+// findSent looks for the receipt of a request whose answer was not waited for
+// because the turn ended: it may be under way, and must be cancelled.
+func (c *sessionCall) findSent(tool, key string) {
+	ctx, end := context.WithTimeout(context.WithoutCancel(c.ctx), cancelTimeout)
+	defer end()
+	reply, err := c.after(ctx, "lomi_operation_get", link.OperationGetRequest{RetryEpoch: c.session.epoch, RequestKey: key, Tool: tool})
+	var op operation
+	if err == nil {
+		err = json.Unmarshal(reply.Data, &op.Operation)
+	}
+	if err != nil {
+		c.session.cfg.Logger.DebugContext(ctx, "no receipt for a request that was left", "tool", tool, "err", err)
+		return
+	}
+	c.receipt, c.open = op.OperationID, op
+}
+
+// abandon cancels what is still under way when the turn has ended.
+func (c *sessionCall) abandon() {
+	if c.open.OperationID == "" || c.open.State.Settled() {
+		return
+	}
+	if _, err := c.cancel(c.open); err != nil {
+		c.session.cfg.Logger.WarnContext(c.ctx, "operation not cancelled", "conv", c.session.cfg.Conversation, "receipt", c.open.OperationID, "err", err)
+	}
 }
 
 // settle watches an operation. The wait does not count while a person is being
@@ -111,6 +143,7 @@ func (c *sessionCall) settle(op operation, wait time.Duration, tail func() strin
 			return op, err
 		}
 		op.Operation = next
+		c.open = op
 		if op.State != control.StateAwaitingUser && !op.State.Settled() {
 			text := ""
 			if tail != nil {
@@ -179,9 +212,9 @@ func (c *sessionCall) cancel(op operation) (operation, error) {
 		c.tell(agent.Update{Approval: c.approval(op, "expired")})
 	}
 	c.cancelled = err != nil || op.State == control.StateCancelled || !op.State.Settled()
+	c.open = operation{} // once is enough
 	if err != nil {
-		c.session.cfg.Logger.WarnContext(ctx, "operation not cancelled", "conv", c.session.cfg.Conversation, "receipt", op.OperationID, "err", err)
-		return op, context.Cause(c.ctx)
+		return op, fmt.Errorf("cancelling an operation: %w", err)
 	}
 	return op, nil
 }

@@ -142,6 +142,9 @@ func (s *Session) Call(ctx context.Context, call models.ToolCall, v view) iter.S
 	return func(yield func(agent.Update, error) bool) {
 		c := &sessionCall{session: s, ctx: ctx, call: call, view: v, start: time.Now(), yield: yield}
 		result := c.carryOut()
+		if ctx.Err() != nil {
+			c.abandon()
+		}
 		if ctx.Err() != nil && (c.cancelled || result.Outcome != agent.OutcomeOK) {
 			// The turn knows why its context ended; it only needs the receipt.
 			result = agent.Result{Receipt: c.receipt}
@@ -166,7 +169,8 @@ type sessionCall struct {
 	stopped bool   // nobody watches any more
 	receipt string // of the last mutation
 
-	cancelled bool // an operation was cancelled because the turn ended
+	open      operation // the last one, as far as it is known
+	cancelled bool      // an operation was cancelled because the turn ended
 }
 
 func (c *sessionCall) tell(u agent.Update) {

@@ -118,7 +118,8 @@ func (c *sessionCall) terminalRun(a runArguments) (agent.Result, error) {
 // run dispatches a command and watches it, no longer than the program lets it
 // go on without waiting for input.
 func (c *sessionCall) run(t *terminalState, command string, wait time.Duration) (operation, error) {
-	op, err := c.dispatch("lomi_terminal_run", terminal.RunRequest{Keyed: c.keyed(control.NewID()), Session: t.session, LeaseID: t.lease, Command: command})
+	key := control.NewID()
+	op, err := c.dispatch("lomi_terminal_run", key, terminal.RunRequest{Keyed: c.keyed(key), Session: t.session, LeaseID: t.lease, Command: command})
 	if err != nil {
 		return op, err
 	}
