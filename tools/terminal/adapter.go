@@ -37,7 +37,9 @@ func (m *Manager) Resolve(_ context.Context, call broker.Call) (broker.Target, e
 		if r.ProfileID != "" && r.ProfileID != defaultProfile {
 			return broker.Target{}, control.Errorf(control.ScopeDenied, "profileId: is not the approved profile")
 		}
-		return broker.Target{WorkspaceID: r.WorkspaceID, Summary: "Open a terminal in " + cleanLine(workspace.ProjectName)}, nil
+		// Opening a shell does what the person's own new terminal does; what
+		// runs in it is asked about by itself.
+		return broker.Target{WorkspaceID: r.WorkspaceID, Risk: "none", Summary: "Open a terminal in " + cleanLine(workspace.ProjectName)}, nil
 	case *catalog.RunRequest:
 		t, target, err := m.target(r.WorkspaceID, r.Session, r.LeaseID)
 		if err != nil {

@@ -1,8 +1,6 @@
 package terminal
 
 import (
-	"context"
-	"encoding/base64"
 	"errors"
 	"os"
 	"path/filepath"
@@ -80,47 +78,6 @@ func TestShellSession(t *testing.T) { // bug 47
 	theirs, err := syscall.Getpgid(b.t.proc.PID())
 	if err != nil || theirs == syscall.Getpgrp() {
 		t.Errorf("the shell is in our process group: %d, %v", theirs, err)
-	}
-}
-
-func TestReadDeadlineHolds(t *testing.T) { // bug 39
-	ours, theirs, err := openPTY(80, 24)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer theirs.Close()
-	defer ours.close()
-	ours.file.SetReadDeadline(time.Now().Add(time.Millisecond))
-	if _, err := ours.read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("got %v, want the deadline", err)
-	}
-}
-
-func TestWriteToSilentProgramEnds(t *testing.T) {
-	ours, theirs, err := openPTY(80, 24)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer theirs.Close()
-	defer ours.close()
-	failed := make(chan error, 1)
-	started := make(chan struct{})
-	go func() { // ends by abort below
-		var once sync.Once
-		_, err := ours.send(make([]byte, 1<<20), func() error { once.Do(func() { close(started) }); return nil }, true)
-		failed <- err
-	}()
-	<-started
-	for {
-		ours.abort()
-		select {
-		case err := <-failed:
-			if !errors.Is(err, errAborted) && !errors.Is(err, errWriteTimeout) {
-				t.Errorf("got %v", err)
-			}
-			return
-		case <-time.After(time.Millisecond):
-		}
 	}
 }
 
@@ -268,24 +225,6 @@ func TestRevokedWhileRunning(t *testing.T) {
 	}
 }
 
-func TestTakeOverComesFirst(t *testing.T) {
-	b := startBench(t, "/bin/bash")
-	told := ""
-	b.takeOver = func(resource string) {
-		told = resource
-		if strings.Contains(b.all(), "person") {
-			t.Error("bytes were written before the take-over")
-		}
-	}
-	if err := b.m.Type(t.Context(), b.t.panel.ID, []byte("person")); err != nil {
-		t.Fatal(err)
-	}
-	if want := "terminal:" + b.t.panel.ID; told != want {
-		t.Errorf("took over %q, want %q", told, want)
-	}
-	b.eventually("the bytes arrive", func() bool { return strings.Contains(b.all(), "person") })
-}
-
 func TestPermitIsAskedAtEachPiece(t *testing.T) {
 	b := startBench(t, "/bin/bash")
 	checks := 0
@@ -327,344 +266,6 @@ func TestLongCommand(t *testing.T) {
 	wantCode(t, r.err, control.ResourceExhausted)
 	r = b.runWith("echo a\nrm b", freePermit())
 	wantCode(t, r.err, control.ResourceExhausted)
-}
-
-func TestInput(t *testing.T) {
-	b := startBench(t, "/bin/bash")
-	done := b.startRun(`read -p 'Name? ' x; echo "got <$x>"`, "Name? ", freePermit())
-	b.eventually("it waits for input (F-55)", func() bool { return b.output().WaitingForInput })
-	b.typeText("Ada")
-	b.press("enter")
-	if r := <-done; r.err != nil || r.State != "" {
-		t.Fatalf("got %+v, %v", r.Result, r.err)
-	}
-	if text := b.outputOf(b.operation()).Text; !strings.Contains(text, "got <Ada>\n") {
-		t.Errorf("got %q", text)
-	}
-	if b.output().WaitingForInput {
-		t.Error("an idle prompt counts as a program that waits")
-	}
-	request := func(sequence string) error {
-		_, err := b.do(&catalog.InputRequest{Scoped: control.Scoped{WorkspaceID: "w"}, Session: b.session(), LeaseID: "lease",
-			InputSequence: sequence, Input: catalog.Input{Type: "key", Key: "escape"}}, freePermit())
-		return err
-	}
-	wantCode(t, request("9"), control.RevisionConflict)
-	wantCode(t, request("1"), control.CursorExpired)
-	if got := b.output().NextInputSequence; got != "3" {
-		t.Errorf("next input sequence %s, want 3", got)
-	}
-}
-
-func TestWaitingPrograms(t *testing.T) { // F-55
-	for name, command := range map[string]string{
-		"line":     `cat`,
-		"password": `sh -c 'stty -echo; read x; stty echo'`,
-		"raw":      `sh -c 'stty raw -echo; dd bs=1 count=1 2>/dev/null; stty sane'`,
-	} {
-		t.Run(name, func(t *testing.T) {
-			b := startBench(t, "/bin/bash")
-			done := b.startRun(command, "", freePermit())
-			b.eventually("it waits", func() bool { return b.output().WaitingForInput })
-			if out := b.output(); out.Foreground == "" || out.Foreground == "bash" {
-				t.Errorf("foreground %q", out.Foreground)
-			}
-			b.typeText("q\n")
-			b.press("ctrl_d")
-			<-done
-		})
-	}
-	b := startBench(t, "/bin/bash")
-	cancel := make(chan struct{})
-	done := b.startRun(`echo up; sleep 300`, "up\n", broker.NewPermit(func() error { return nil }, cancel))
-	b.eventually("it has been silent", func() bool {
-		b.t.mu.Lock()
-		defer b.t.mu.Unlock()
-		return time.Since(b.t.lastOutput) > quietFor
-	})
-	if b.output().WaitingForInput {
-		t.Error("a silent program counts as one that waits for input")
-	}
-	close(cancel)
-	<-done
-}
-
-func TestInterrupt(t *testing.T) {
-	b := startBench(t, "/bin/bash")
-	interrupt := func(operation string) error {
-		_, err := b.do(&catalog.InterruptRequest{Keyed: control.Keyed{WorkspaceID: "w"}, Session: b.session(), LeaseID: "lease", OperationID: operation}, freePermit())
-		return err
-	}
-	done := b.startRun(`echo up; sleep 300`, "up\n", freePermit())
-	b.eventually("the shell has handed the terminal over", func() bool { return b.output().Foreground == "sleep" })
-	wantCode(t, interrupt("another"), control.TargetNotFound)
-	if err := interrupt(b.operation()); err != nil {
-		t.Fatal(err)
-	}
-	if r := <-done; r.State != control.StateFailed || r.Effect != control.EffectComplete {
-		t.Errorf("got %+v, want failed with exit code 130", r.Result)
-	}
-	wantCode(t, interrupt(b.operation()), control.TargetNotFound)
-}
-
-func TestPasteCannotBeEscaped(t *testing.T) { // S-94
-	for name, texts := range map[string][]string{
-		"whole":     {"#a \x1b[201~; touch MARK \r"},
-		"in pieces": {"#a \x1b", "[201~; touch MARK ", "\r"},
-		"C1":        {"#a \u009b201~; touch MARK \r"},
-		"lines":     {"echo '\x1b[201~\rtouch MARK\r'\r"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			b := startBench(t, "/bin/bash")
-			for _, text := range texts {
-				b.typeText(text)
-			}
-			b.press("ctrl_c")
-			b.ready()
-			if strings.Contains(b.all(), "\x1b[201~") {
-				t.Error("an end of paste reached the shell")
-			}
-			if _, err := os.Stat(filepath.Join(b.desk.project, "MARK")); err == nil {
-				t.Error("the payload ran")
-			}
-		})
-	}
-}
-
-func TestPrintedQueriesDoNotType(t *testing.T) { // S-93
-	b := startBench(t, "/bin/bash")
-	b.run(`printf '\033[6n\033[c\033[5n\033]11;?\007'`)
-	if output, _ := b.run(`echo clean`); output != "clean\n" {
-		t.Errorf("got %q", output)
-	}
-	if strings.Contains(b.all(), "62;22") {
-		t.Errorf("an answer was typed into the shell: %q", b.all())
-	}
-	// A program that drives the terminal itself does get its answer.
-	output, _ := b.run(`sh -c 'stty raw -echo; printf "\033[5n"; dd bs=1 count=4 2>/dev/null | od -An -c; stty sane'`)
-	if !strings.Contains(output, "033   [   0   n") {
-		t.Errorf("got %q", output)
-	}
-}
-
-func TestResize(t *testing.T) { // F-58
-	b := startBench(t, "/bin/bash")
-	for _, row := range []struct {
-		cols, rows int
-		want       string
-	}{{80, 25, "25 80\n"}, {1, 1, "4 20\n"}, {0, 0, "4 20\n"}, {65535, 65535, "1024 1024\n"}} {
-		if err := b.m.Resize(b.t.panel.ID, row.cols, row.rows); err != nil {
-			t.Fatal(err)
-		}
-		b.ready()
-		if output, _ := b.run("stty size"); output != row.want {
-			t.Errorf("%d x %d: got %q, want %q", row.cols, row.rows, output, row.want)
-		}
-	}
-	if err := b.m.Resize("none", 80, 25); !errors.Is(err, ErrNoTerminal) {
-		t.Errorf("got %v", err)
-	}
-}
-
-func TestReadModes(t *testing.T) {
-	b := startBench(t, "/bin/bash")
-	b.run(`printf '\033[31mred\033[0m\n'`)
-	data, err := b.read(catalog.ReadRequest{Mode: "raw"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw, err := base64.StdEncoding.DecodeString(data.(catalog.Raw).Base64)
-	if err != nil || !strings.Contains(string(raw), "\x1b[31mred\x1b[0m\r\n") {
-		t.Errorf("raw %q, %v", raw, err)
-	}
-	b.ready()
-	screen := b.screen()
-	if !strings.Contains(screen.Text, "\nred\n") || screen.Columns != defaultColumns || screen.Buffer != "normal" || !screen.CursorVisible {
-		t.Errorf("screen %+v", screen)
-	}
-	out := b.output()
-	if !strings.Contains(out.Text, "\nred\n") || out.Folder != b.desk.project {
-		t.Errorf("output %+v", out)
-	}
-	for _, mode := range []string{"output", "raw"} {
-		_, err = b.read(catalog.ReadRequest{Mode: mode, Cursor: "99999999"})
-		wantCode(t, err, control.CursorExpired)
-	}
-	_, err = b.read(catalog.ReadRequest{Mode: "command", OperationID: "none"})
-	wantCode(t, err, control.TargetNotFound)
-	_, err = b.read(catalog.ReadRequest{Mode: "screen", MinimumParsedSequence: "99999999"})
-	wantCode(t, err, control.DeadlineExceeded)
-}
-
-func TestReadNeverCutsCharacters(t *testing.T) { // bug 41, F-56
-	b := startBench(t, "/bin/bash")
-	b.run(`for i in $(seq 2000); do printf '漢🙂'; done`)
-	want := strings.Repeat("漢🙂", 2000)
-	for _, size := range []int{4, 5, 7, 1000, 16384, 65536} {
-		var got strings.Builder
-		cursor := ""
-		for {
-			data, err := b.read(catalog.ReadRequest{Mode: "command", OperationID: b.operation(), Cursor: cursor, MaxBytes: size})
-			if err != nil {
-				t.Fatal(err)
-			}
-			out := data.(catalog.Output)
-			if out.Gap {
-				t.Fatalf("gap at %s", cursor)
-			}
-			got.WriteString(out.Text)
-			if out.NextCursor == out.Command.EndCursor {
-				break
-			}
-			cursor = out.NextCursor
-		}
-		if got.String() != want {
-			t.Errorf("pieces of %d: got %d bytes, want %d", size, got.Len(), len(want))
-		}
-	}
-	out := b.outputOf(b.operation())
-	data, err := b.read(catalog.ReadRequest{Mode: "command", OperationID: b.operation(), Cursor: out.Command.StartCursor + "", MaxBytes: 3})
-	if err != nil {
-		t.Fatal(err)
-	}
-	inside := decimal(uint64(len("x")) + mustParse(t, data.(catalog.Output).Command.StartCursor))
-	data, err = b.read(catalog.ReadRequest{Mode: "command", OperationID: b.operation(), Cursor: inside, MaxBytes: 10})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if out := data.(catalog.Output); !out.Gap || !strings.HasPrefix(out.Text, "🙂") {
-		t.Errorf("inside a character: %+v", out)
-	}
-}
-
-func TestFloodIsBounded(t *testing.T) {
-	b := startBench(t, "/bin/bash")
-	b.run("echo first; yes 漢 | head -c 20000000")
-	out := b.outputOf(b.operation())
-	if !strings.HasPrefix(out.Text, "first\n漢\n") || len(out.Text) < pinnedBytes-4 || len(out.Text) > pinnedBytes {
-		t.Errorf("the head of the run is %d bytes, begins %.20q", len(out.Text), out.Text)
-	}
-	data, err := b.read(catalog.ReadRequest{Mode: "command", OperationID: b.operation(), Cursor: out.NextCursor})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if rest := data.(catalog.Output); !rest.Gap || !strings.Contains(rest.Text, "漢\n漢\n") {
-		t.Errorf("after the head: gap %v, %.20q", rest.Gap, rest.Text)
-	}
-	b.t.mu.Lock()
-	defer b.t.mu.Unlock()
-	if len(b.t.out.raw.buf) != ringBytes || len(b.t.out.clean.buf) != ringBytes || b.t.out.raw.end < 20_000_000 {
-		t.Errorf("rings of %d and %d bytes after %d", len(b.t.out.raw.buf), len(b.t.out.clean.buf), b.t.out.raw.end)
-	}
-}
-
-func TestRunsAreForgotten(t *testing.T) {
-	b := startBench(t, "/bin/bash")
-	b.run("echo 0")
-	first := b.operation()
-	for range maxRuns {
-		b.run("true")
-	}
-	_, err := b.read(catalog.ReadRequest{Mode: "command", OperationID: first})
-	wantCode(t, err, control.TargetNotFound)
-}
-
-func TestAttach(t *testing.T) {
-	b := startBench(t, "/bin/bash")
-	b.run("echo before")
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	var got strings.Builder
-	sent := false
-	for chunk, err := range b.m.Attach(ctx, b.t.panel.ID) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		got.Write(chunk)
-		if !sent {
-			sent = true
-			if !strings.Contains(got.String(), "\r\nbefore\r\n") && !strings.Contains(got.String(), "before\r\n") {
-				t.Errorf("snapshot %q", got.String())
-			}
-			if err := b.m.Type(ctx, b.t.panel.ID, []byte("echo af''ter\r")); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if strings.Contains(got.String(), "after\r\n") {
-			break
-		}
-	}
-	if strings.Contains(got.String(), b.t.out.secret) {
-		t.Error("a tab sees the secret of the marks")
-	}
-	cancel()
-	for _, err := range b.m.Attach(ctx, b.t.panel.ID) {
-		if err != nil && !errors.Is(err, context.Canceled) {
-			t.Error(err)
-		}
-	}
-	for _, err := range b.m.Attach(ctx, "none") {
-		if !errors.Is(err, ErrNoTerminal) {
-			t.Errorf("got %v", err)
-		}
-	}
-}
-
-// A tab that does not read holds nobody up, and starts over when it does.
-func TestSlowTab(t *testing.T) {
-	b := startBench(t, "/bin/bash")
-	chunks := 0
-	for chunk, err := range b.m.Attach(t.Context(), b.t.panel.ID) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		chunks++
-		if chunks == 1 {
-			b.run("seq 300000") // four times the ring, while the tab sleeps
-			b.ready()
-			continue
-		}
-		if !strings.HasPrefix(string(chunk), resetTab+behindNote) || !strings.Contains(string(chunk), "\n300000\r\n") {
-			t.Errorf("got %.80q, %d bytes", chunk, len(chunk))
-		}
-		break
-	}
-}
-
-func TestAttachEndsWithShell(t *testing.T) {
-	b := startBench(t, "/bin/bash")
-	b.runWith("echo bye; exit 0", freePermit())
-	var got strings.Builder
-	for chunk, err := range b.m.Attach(t.Context(), b.t.panel.ID) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		got.Write(chunk)
-	}
-	if !strings.Contains(got.String(), "bye\r\n") {
-		t.Errorf("got %q", got.String())
-	}
-}
-
-func TestProtectedOrigin(t *testing.T) {
-	b := startBench(t, "/bin/bash")
-	b.run("sleep 300 &")
-	children, err := b.m.Children(t.Context(), b.t.panel.ID)
-	if err != nil || len(children) == 0 {
-		t.Fatalf("%v, %v", children, err)
-	}
-	for name, peer := range map[string]int{"the shell": b.t.proc.PID(), "its child": children[0].PID, "unknown": 0, "gone": 1 << 30} {
-		t.Run(name, func(t *testing.T) {
-			for _, request := range []any{
-				&catalog.RunRequest{Keyed: control.Keyed{WorkspaceID: "w"}, Session: b.session(), Command: "echo no"},
-				&catalog.InputRequest{Scoped: control.Scoped{WorkspaceID: "w"}, Session: b.session(), InputSequence: "1", Input: catalog.Input{Type: "key", Key: "enter"}},
-				&catalog.InterruptRequest{Keyed: control.Keyed{WorkspaceID: "w"}, Session: b.session(), OperationID: b.operation()},
-			} {
-				_, err := b.m.Do(t.Context(), freePermit(), broker.Call{Request: request, PeerPID: peer, Operation: "x"}, broker.Target{})
-				wantCode(t, err, control.ProtectedOriginTerminal)
-			}
-		})
-	}
 }
 
 func TestCreate(t *testing.T) {
@@ -717,45 +318,6 @@ func TestCreate(t *testing.T) {
 	}
 }
 
-func TestTargets(t *testing.T) {
-	b := startBench(t, "/bin/bash")
-	resolve := func(request any) (broker.Target, error) {
-		return b.m.Resolve(t.Context(), broker.Call{Request: request})
-	}
-	foreign := b.session()
-	foreign.TerminalSessionID = "old"
-	_, err := resolve(&catalog.ReadRequest{Scoped: control.Scoped{WorkspaceID: "w"}, Session: foreign})
-	wantCode(t, err, control.StaleGeneration)
-	_, err = resolve(&catalog.ReadRequest{Scoped: control.Scoped{WorkspaceID: "other"}, Session: b.session()})
-	wantCode(t, err, control.TargetNotFound)
-
-	target, err := resolve(&catalog.RunRequest{Keyed: control.Keyed{WorkspaceID: "w"}, Session: b.session(), LeaseID: "l", Command: "npm test\u202e"})
-	if err != nil || target.Resource != "terminal:"+b.t.panel.ID || target.LeaseID != "l" || target.Command != "npm test\u202e" || strings.Contains(target.Summary, "\u202e") {
-		t.Errorf("target %+v, %v", target, err)
-	}
-	input := func(in catalog.Input) broker.Target {
-		target, err := resolve(&catalog.InputRequest{Scoped: control.Scoped{WorkspaceID: "w"}, Session: b.session(), LeaseID: "l", Input: in})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return target
-	}
-	if target := input(catalog.Input{Type: "text", Text: "rm -rf x\n"}); target.Refused == "" {
-		t.Errorf("input at the prompt is not refused to asking policies: %+v", target)
-	}
-	if target := input(catalog.Input{Type: "key", Key: "ctrl_c"}); target.Refused != "" || target.Risk != "none" {
-		t.Errorf("Ctrl+C asks: %+v", target)
-	}
-	done := b.startRun("cat", "", freePermit())
-	b.eventually("cat runs", func() bool { return b.output().Foreground == "cat" })
-	target = input(catalog.Input{Type: "text", Text: "y"})
-	if target.Refused != "" || target.Risk != "types into cat" || target.Run != b.operation() {
-		t.Errorf("input to a program: %+v", target)
-	}
-	b.press("ctrl_d")
-	<-done
-}
-
 func TestUserFiles(t *testing.T) {
 	b := newBench(t, "/bin/bash")
 	rc := `PS1='custom\$ '; export PS1; set -a; PROMPT_COMMAND='PS1="again> "'; alias hi='echo hello'; set -u; export PS1` + "\n"
@@ -779,22 +341,6 @@ func TestUserFiles(t *testing.T) {
 	}
 }
 
-func TestFullScreenProgram(t *testing.T) {
-	b := startBench(t, "/bin/bash")
-	done := b.startRun(`sh -c 'printf "\033[?1049h\033[2J\033[3;5Hmenu\033[?25l"; read x; printf "\033[?1049l\033[?25h"'`, "", freePermit())
-	b.eventually("the menu shows", func() bool { return b.screen().Buffer == "alternate" })
-	b.eventually("the cursor is hidden", func() bool { return !b.screen().CursorVisible })
-	if text := b.screen().Text; text != "\n\n    menu" {
-		t.Errorf("screen %q", text)
-	}
-	b.press("enter")
-	<-done
-	b.ready()
-	if s := b.screen(); s.Buffer != "normal" || !s.CursorVisible {
-		t.Errorf("afterwards %+v", s)
-	}
-}
-
 func TestTwoTerminalsDoNotMix(t *testing.T) {
 	a, b := startBench(t, "/bin/bash"), startBench(t, "/bin/sh")
 	var group sync.WaitGroup
@@ -809,4 +355,17 @@ func TestTwoTerminalsDoNotMix(t *testing.T) {
 		})
 	}
 	group.Wait()
+}
+
+func TestCancelledBeforeItRan(t *testing.T) {
+	b := startBench(t, "/bin/bash")
+	cancelled := make(chan struct{})
+	close(cancelled)
+	r := b.runWith("touch MARK", broker.NewPermit(func() error { return nil }, cancelled))
+	if r.err != nil || r.State != control.StateCancelled || r.Effect != control.EffectNone {
+		t.Errorf("got %+v, %v", r.Result, r.err)
+	}
+	if output, _ := b.run("ls MARK 2>/dev/null; echo fine"); output != "fine\n" {
+		t.Errorf("got %q", output)
+	}
 }

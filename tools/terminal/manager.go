@@ -123,7 +123,7 @@ func (m *Manager) create(ctx context.Context, panel control.Panel, dir, revision
 		return nil, err
 	}
 	t, err := newTerminal(ctx, spec{
-		panel: panel, shell: m.cfg.Shell, env: m.cfg.Env, dir: dir,
+		panel: panel, program: m.cfg.Shell, env: m.cfg.Env, dir: dir,
 		instance: m.cfg.Instance, log: m.cfg.Logger, changed: m.update,
 	}, defaultColumns, defaultRows)
 	if err != nil {

@@ -28,7 +28,6 @@ type state struct {
 	exit      *int
 	nextInput uint64
 	lease     string
-	sequence  uint64
 }
 
 // readText reads the clean stream. A nil cursor means as much of the end as
@@ -167,7 +166,7 @@ func (t *terminal) find(operation string) *run {
 func (t *terminal) state() state {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	st := state{prompt: t.prompt, nextInput: t.inputLast + 1, lease: t.inputLease, sequence: t.out.raw.end}
+	st := state{prompt: t.prompt, nextInput: t.inputLast + 1, lease: t.inputLease}
 	if t.exit != nil {
 		st.exited = true
 		if !t.exit.Lost {

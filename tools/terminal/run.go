@@ -70,8 +70,14 @@ func (t *terminal) execute(ctx context.Context, permit *broker.Permit, operation
 	if err != nil {
 		return nil, broker.Result{}, err
 	}
+	select {
+	case <-permit.Cancelled():
+		t.forget(r)
+		return r, broker.Result{State: control.StateCancelled, Effect: control.EffectNone, Message: "It was cancelled before it ran."}, nil
+	default:
+	}
 	if err := permit.Start(); err != nil {
-		t.forget(r, promptReady)
+		t.forget(r)
 		return nil, broker.Result{}, err
 	}
 	sent, err := t.tty.send(t.commandBytes(command), permit.Check, true)
@@ -112,11 +118,6 @@ func (t *terminal) admit(ctx context.Context, permit *broker.Permit, operation, 
 	case t.prompt != promptReady || err != nil:
 		return nil, control.Errorf(control.PromptStateUnknown, "the shell does not wait at an empty prompt")
 	}
-	select {
-	case <-permit.Cancelled():
-		return nil, &control.Error{Code: control.TargetBusy, Message: "cancelled before it ran", Effect: control.EffectNone}
-	default:
-	}
 	r := &run{operation: operation, lease: lease, command: command}
 	t.running, t.prompt = r, promptRunning
 	if !t.startMarks {
@@ -136,11 +137,11 @@ func (t *terminal) admit(ctx context.Context, permit *broker.Permit, operation, 
 }
 
 // forget takes a run back that wrote nothing.
-func (t *terminal) forget(r *run, state prompt) {
+func (t *terminal) forget(r *run) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.running == r {
-		t.running, t.prompt = nil, state
+		t.running, t.prompt = nil, promptReady
 	}
 	t.runs = slices.DeleteFunc(t.runs, func(o *run) bool { return o == r })
 }

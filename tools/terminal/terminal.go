@@ -51,7 +51,7 @@ var errEnded = errors.New("the shell has ended")
 // spec is what a terminal is made from.
 type spec struct {
 	panel    control.Panel
-	shell    string
+	program  string // the shell that the user wants
 	env      []string
 	dir      string
 	instance string
@@ -86,6 +86,7 @@ type terminal struct {
 	runs       []*run // remembered, oldest first
 	runSerial  uint64 // counts commands, a person's too
 	exit       *keeper.Exit
+	closing    bool
 	inputLease string // whose input sequence inputLast counts
 	inputLast  uint64
 }
@@ -93,7 +94,7 @@ type terminal struct {
 // newTerminal starts the shell; ctx bounds only the start.
 func newTerminal(ctx context.Context, sp spec, cols, rows int) (*terminal, error) {
 	secret := rand.Text()
-	sh, err := newShell(sp.shell, secret, sp.env)
+	sh, err := newShell(sp.program, secret, sp.env)
 	if err != nil {
 		return nil, err
 	}
@@ -277,10 +278,13 @@ func (t *terminal) recordExit() {
 	if t.running != nil {
 		t.finish(t.running, nil)
 	}
+	closing := t.closing
 	t.wake()
 	t.mu.Unlock()
 	t.shell.cleanUp()
-	t.changed(t)
+	if !closing { // who closes a terminal knows, and may hold a lock
+		t.changed(t)
+	}
 }
 
 // waitFor waits until ok, which is called with t.mu held, says so, or the
@@ -343,6 +347,9 @@ func (t *terminal) resize(cols, rows int) error {
 
 // close ends the shell and everything it started.
 func (t *terminal) close(ctx context.Context) error {
+	t.mu.Lock()
+	t.closing = true
+	t.mu.Unlock()
 	err := t.proc.Stop(ctx)
 	t.tty.abort()
 	t.tty.close()
