@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -111,9 +112,9 @@ func (s *Server) await(exited <-chan struct{}) error {
 		}
 		select {
 		case <-exited:
-			return fmt.Errorf("Ollama ended before it answered")
+			return errors.New("the server ended before it answered")
 		case <-ctx.Done():
-			return fmt.Errorf("Ollama did not answer within %v", readyLimit)
+			return fmt.Errorf("no answer from the server within %v", readyLimit)
 		case <-ticker.C:
 		}
 	}
