@@ -84,10 +84,24 @@ func (b *Broker) answerDirectly(a *admission, r ledger.Receipt, image *control.I
 	return control.Failure(&control.Error{Code: code, Message: text}), nil
 }
 
+// asks is what a person is asked about a receipt, nil when nothing is.
+func (b *Broker) asks(r ledger.Receipt) *control.Ask {
+	if r.State != control.StateAwaitingUser {
+		return nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p := b.approvals[r.ID]
+	if p == nil {
+		return nil
+	}
+	return &control.Ask{Kind: p.info.Kind, Summary: p.info.Summary, Reason: p.info.Reason}
+}
+
 // operationOf is what a session may know of its own receipt.
 func (b *Broker) operationOf(s *session, r ledger.Receipt) (control.Operation, error) {
 	op := control.Operation{Kind: "operation", OperationID: r.ID, Tool: r.Key.Tool, State: r.State, EffectState: r.Effect,
-		WorkspaceID: r.Workspace, Code: r.Code, Message: r.Message}
+		WorkspaceID: r.Workspace, Code: r.Code, Message: r.Message, Asks: b.asks(r)}
 	if _, failed := failureOf(r); failed || len(r.Result) == 0 {
 		if r.Dropped && op.Message == "" {
 			op.Message = "the result was read before and is no longer kept"

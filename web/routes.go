@@ -24,9 +24,6 @@ var roomErrors = []struct {
 	{chat.ErrTooMany, http.StatusTooManyRequests, "too_many", "Four conversations are working.", "Wait for one to end."},
 	{chat.ErrInvalid, http.StatusBadRequest, "bad_request", "", ""},
 	{chat.ErrClosed, http.StatusServiceUnavailable, "closing", "Lomi is shutting down.", ""},
-	{chat.ErrUnavailable, http.StatusServiceUnavailable, "no_broker", "The broker cannot be reached.", ""},
-	{chat.ErrRejected, http.StatusForbidden, "rejected", "The pairing was rejected.", ""},
-	{chat.ErrExpired, http.StatusConflict, "expired", "The pairing expired unanswered.", ""},
 	{broker.ErrClosed, http.StatusServiceUnavailable, "closing", "Lomi is shutting down.", ""},
 }
 

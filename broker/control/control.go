@@ -176,6 +176,14 @@ type Operation struct {
 	Result      json.RawMessage `json:"result,omitempty"`
 	Code        Code            `json:"code,omitempty"`    // of a failed or unknown one
 	Message     string          `json:"message,omitempty"` // likewise
+	Asks        *Ask            `json:"asks,omitempty"`    // of one that awaits a person
+}
+
+// Ask is what a person is asked before an operation may run.
+type Ask struct {
+	Kind    string `json:"kind"` // "origin" or "risk"
+	Summary string `json:"summary"`
+	Reason  string `json:"reason,omitempty"`
 }
 
 // Lengths of the random ids, in bytes before hex.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -255,10 +256,23 @@ func (r *run) observation() catalog.Observation {
 	return o
 }
 
+// guardAgents refuses to type into another agent that runs in the terminal:
+// what looks like a person's answer there would be ours.
+func (t *terminal) guardAgents() error {
+	agents := []string{"lomi", "claude", "codex", "cursor-agent", "gemini", "aider", "goose", "opencode", "crush"}
+	if slices.Contains(agents, programName(t.tty.foreground())) {
+		return control.Errorf(control.ProtectedOriginTerminal, "another agent runs in this terminal; only a person may type into it")
+	}
+	return nil
+}
+
 func decimal(n uint64) string { return strconv.FormatUint(n, 10) }
 
 func (t *terminal) doInput(permit *broker.Permit, call broker.Call, r *catalog.InputRequest) (broker.Result, error) {
 	if err := t.protect(call.PeerPID); err != nil {
+		return broker.Result{}, err
+	}
+	if err := t.guardAgents(); err != nil {
 		return broker.Result{}, err
 	}
 	sequence, err := strconv.ParseUint(r.InputSequence, 10, 64)
