@@ -37,7 +37,7 @@ const dialTime = 10 * time.Second
 // What can end a pairing or a session. Test with errors.Is.
 var (
 	// ErrUnavailable: no broker answers where it should.
-	ErrUnavailable = errors.New("Lomi is not running, or agent control is off")
+	ErrUnavailable = errors.New("no daemon answers, or agent control is off")
 	// ErrRejected: a person said no.
 	ErrRejected = wire.ErrRejected
 	// ErrExpired: nobody answered within 120 s.

@@ -113,7 +113,9 @@ func serve(t testing.TB, d *daemon, change ...func(*Config)) *host {
 	}()
 	t.Cleanup(func() {
 		h.in.Close()
-		go io.Copy(io.Discard, h.out) // whatever still wants to be written
+		if h.out != nil {
+			go io.Copy(io.Discard, h.out) // whatever still wants to be written
+		}
 		if err := <-h.ran; err != nil {
 			t.Errorf("Run: %v", err)
 		}
@@ -209,13 +211,19 @@ func (h *host) result(id string) toolResult {
 	return r
 }
 
+// transport gives the host's side to the SDK, which then is its only reader.
+func (h *host) transport() mcp.Transport {
+	out := h.out
+	h.out = nil
+	return &mcp.IOTransport{Reader: io.NopCloser(out), Writer: h.in}
+}
+
 // session connects the SDK's own client with a protocol version.
 func session(t *testing.T, d *daemon, version string) *mcp.ClientSession {
 	t.Helper()
 	h := serve(t, d)
 	client := mcp.NewClient(&mcp.Implementation{Name: "Cursor", Version: "1"}, &mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{}})
-	s, err := client.Connect(t.Context(), &mcp.IOTransport{Reader: io.NopCloser(h.out), Writer: h.in},
-		&mcp.ClientSessionOptions{ProtocolVersion: version})
+	s, err := client.Connect(t.Context(), h.transport(), &mcp.ClientSessionOptions{ProtocolVersion: version})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 	"sync"
@@ -107,8 +106,7 @@ func attach(t *testing.T, dir, name, era string) *mcp.ClientSession {
 		c.Connect = Discover(identity.DiscoveryPath(dir), identity.PublicHex(key), nil)
 	})
 	client := mcp.NewClient(&mcp.Implementation{Name: name, Version: "1"}, nil)
-	s, err := client.Connect(t.Context(), &mcp.IOTransport{Reader: io.NopCloser(h.out), Writer: h.in},
-		&mcp.ClientSessionOptions{ProtocolVersion: era})
+	s, err := client.Connect(t.Context(), h.transport(), &mcp.ClientSessionOptions{ProtocolVersion: era})
 	must(t, err)
 	t.Cleanup(func() { s.Close() })
 	return s

@@ -75,8 +75,11 @@ func TestListWithoutDaemon(t *testing.T) {
 			t.Errorf("with a cursor: %v, want -32602", err)
 		}
 		capabilities := s.InitializeResult().Capabilities
-		if capabilities.Tools == nil || capabilities.Tools.ListChanged || capabilities.Logging != nil || capabilities.Prompts != nil {
+		if capabilities.Tools == nil || capabilities.Tools.ListChanged || capabilities.Prompts != nil {
 			t.Errorf("capabilities %+v", capabilities)
+		}
+		if raw, err := json.Marshal(capabilities); err != nil || strings.Contains(string(raw), "logging") {
+			t.Errorf("capabilities %s, %v: the default of the SDK leaks", raw, err)
 		}
 		if got := s.InitializeResult().ServerInfo; got.Name != "lomi-mcp" || got.Version != "test" {
 			t.Errorf("server %+v", got)

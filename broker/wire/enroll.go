@@ -1,6 +1,8 @@
 package wire
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -115,8 +117,9 @@ func (w *Enrolled) Open(ctx context.Context) (_ *Link, err error) {
 	defer cancel()
 	secured := tls.Client(w.conn, clientTLS(w.e.Certificate, w.e.BrokerSHA256, w.e.InstanceID+brokerSuffix))
 	if err := secured.HandshakeContext(ctx); err != nil {
+		alert := w.leftAlert(err)
 		w.conn.Close()
-		return nil, openError(ctx, err)
+		return nil, openError(ctx, cmp.Or(alert, err))
 	}
 	l := startLink(secured)
 	// In TLS 1.3 our handshake is over before the broker has judged our
@@ -128,11 +131,32 @@ func (w *Enrolled) Open(ctx context.Context) (_ *Link, err error) {
 	return l, nil
 }
 
+// leftAlert is the refusal that a broker left behind before it closed the
+// connection, to which our handshake then could not be written.
+func (w *Enrolled) leftAlert(err error) error {
+	op, ok := errors.AsType[*net.OpError](err)
+	if !ok || op.Op != "write" {
+		return nil
+	}
+	record := make([]byte, len(alertRecord(0)))
+	w.conn.SetReadDeadline(time.Now().Add(time.Second))
+	if _, err := io.ReadFull(w.conn, record); err != nil {
+		return nil
+	}
+	switch {
+	case bytes.Equal(record, alertRecord(alertRejected)):
+		return ErrRejected
+	case bytes.Equal(record, alertRecord(alertExpired)):
+		return ErrExpired
+	}
+	return nil
+}
+
 func openError(ctx context.Context, err error) error {
 	switch {
-	case isAlert(err, alertRejected):
+	case isAlert(err, alertRejected), errors.Is(err, ErrRejected):
 		return ErrRejected
-	case isAlert(err, alertExpired):
+	case isAlert(err, alertExpired), errors.Is(err, ErrExpired):
 		return ErrExpired
 	case ctx.Err() != nil:
 		return fmt.Errorf("waiting for approval: %w", context.Cause(ctx))

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"time"
@@ -98,8 +99,14 @@ func (s *server) decide(ctx context.Context, conn net.Conn, p Pairing) (early []
 		alert = alertExpired
 	}
 	conn.SetDeadline(time.Now().Add(welcomeTime))
-	_, err = conn.Write(alertRecord(alert))
-	return nil, errors.Join(&notApproved{decision}, err)
+	if _, err := conn.Write(alertRecord(alert)); err != nil {
+		return nil, errors.Join(&notApproved{decision}, err)
+	}
+	// The client may only now begin its handshake. To a closed socket it could
+	// not write, and would take the refusal for a lost connection; so the
+	// connection is its to close.
+	_, _ = io.Copy(io.Discard, io.LimitReader(conn, maxHandshake))
+	return nil, &notApproved{decision}
 }
 
 // settled waits until the pairing is settled, and then gives its place back.

@@ -314,3 +314,31 @@ func TestSocketEndsWithItsProcess(t *testing.T) {
 	conn.Close()
 	<-e.context(0).Done() // the test's own deadline bounds this wait
 }
+
+// A refusal reaches a client that begins its handshake only after the server
+// has closed the connection.
+func TestRefusalLeftBehind(t *testing.T) {
+	for alert, want := range map[byte]error{alertRejected: ErrRejected, alertExpired: ErrExpired} {
+		path := filepath.Join(shortDir(t), "s.sock")
+		l, err := Listen(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		client, err := net.Dial("unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		server, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = server.Write(alertRecord(alert))
+		if err := errors.Join(err, server.Close(), l.Close()); err != nil {
+			t.Fatal(err)
+		}
+		w := &Enrolled{conn: client, e: Enrollment{Certificate: certificate(t, helperName)}}
+		if _, err := w.Open(t.Context()); !errors.Is(err, want) {
+			t.Errorf("got %v, want %v", err, want)
+		}
+	}
+}
