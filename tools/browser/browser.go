@@ -12,6 +12,8 @@ import (
 	chrome "github.com/chromedp/cdproto/browser"
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/cdp/jsonv2"
+	"github.com/chromedp/cdproto/fetch"
+	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/cdproto/target"
 
 	"lomi/broker/catalog/artifact"
@@ -183,7 +185,8 @@ func (b *Browser) running(ctx context.Context) (*chromium, error) {
 func (b *Browser) prepare(ctx context.Context, c *chromium) error {
 	c.handle("", func(method string, params jsonv2.Value) { b.rootEvent(c, method, params) })
 	attach := target.SetAutoAttachParams{AutoAttach: true, WaitForDebuggerOnStart: true, Flatten: new(true)}
-	attach.Filter = append(attach.Filter, target.FilterEntry{Type: "page"}, target.FilterEntry{Exclude: true})
+	attach.Filter = append(attach.Filter, target.FilterEntry{Type: "page"}, target.FilterEntry{Type: "service_worker"},
+		target.FilterEntry{Type: "shared_worker"}, target.FilterEntry{Exclude: true})
 	if _, err := cdp.Call(ctx, c.root(), target.SetAutoAttach, attach); err != nil {
 		return fmt.Errorf("preparing Chromium: %w", err)
 	}
@@ -216,12 +219,12 @@ func (b *Browser) follow(c *chromium) {
 }
 
 // showRuntime tells the workbench how a page stands.
-func (b *Browser) showRuntime(p *page, runtime string) {
+func (b *Browser) showRuntime(p *page, state string) {
 	panel, ok := b.cfg.Desk.Panel(p.panel)
 	if !ok {
 		return
 	}
-	panel.Runtime, panel.BrowserGeneration = runtime, p.generationNow()
+	panel.Runtime, panel.BrowserGeneration = state, p.generationNow()
 	if title := p.titleNow(); title != "" {
 		panel.Title = title
 	}
@@ -240,10 +243,19 @@ func (b *Browser) rootEvent(c *chromium, method string, params jsonv2.Value) {
 		if !ok || ev.TargetInfo == nil {
 			return
 		}
+		if ev.TargetInfo.Type != "page" {
+			post(session{link: c.link, id: ev.SessionID}, runtime.RunIfWaitingForDebugger, cdp.Empty{})
+			return
+		}
 		if c.expects(ev) {
 			return
 		}
-		// Not ours: a popup, paused before it loads anything.
+		// Not ours: a popup, paused before it loads anything. It shares the
+		// main thread of its opener, which stands still as long as it does, so
+		// it is let go, with every request of its own held, and closed.
+		popup := session{link: c.link, id: ev.SessionID}
+		post(popup, fetch.Enable, fetch.EnableParams{})
+		post(popup, runtime.RunIfWaitingForDebugger, cdp.Empty{})
 		post(c.root(), target.CloseTarget, target.CloseTargetParams{TargetID: ev.TargetInfo.TargetID})
 	case chrome.DownloadWillBegin.Method:
 		ev, ok := decode[chrome.EventDownloadWillBegin](c.link, params)

@@ -114,6 +114,9 @@ func (p *page) travel(ctx context.Context, until string, start func(context.Cont
 		p.mu.Unlock()
 	}()
 	loader, err := p.startTravel(ctx, start)
+	if errors.Is(err, errCancelled) {
+		post(p.main, chromepage.StopLoading, cdp.Empty{})
+	}
 	if err != nil {
 		return arrival{}, err
 	}
@@ -133,7 +136,10 @@ func (p *page) travel(ctx context.Context, until string, start func(context.Cont
 		return arrival{}, refused
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return p.giveUp(ctx, got), nil
+		return p.giveUp(got), nil
+	}
+	if errors.Is(err, errCancelled) {
+		post(p.main, chromepage.StopLoading, cdp.Empty{})
 	}
 	return got, err
 }
@@ -169,7 +175,7 @@ func (p *page) refusal() error {
 
 // giveUp settles a navigation at its deadline. One that has no document yet is
 // stopped, so that it cannot replace the page in the middle of what comes next.
-func (p *page) giveUp(ctx context.Context, got arrival) arrival {
+func (p *page) giveUp(got arrival) arrival {
 	if !got.committed {
 		post(p.main, chromepage.StopLoading, cdp.Empty{})
 		p.note("the site did not answer in time; the page is as it was")

@@ -129,7 +129,9 @@ func (p *page) enable(s session) {
 	})
 	post(s, chromepage.SetInterceptFileChooserDialog, chromepage.SetInterceptFileChooserDialogParams{Enabled: true})
 	attach := target.SetAutoAttachParams{AutoAttach: true, WaitForDebuggerOnStart: true, Flatten: new(true)}
-	attach.Filter = append(attach.Filter, target.FilterEntry{Type: "iframe"}, target.FilterEntry{Exclude: true})
+	// Workers stop at their start as well, asked for or not, so they are
+	// attached too and let go at once.
+	attach.Filter = append(attach.Filter, target.FilterEntry{Type: "iframe"}, target.FilterEntry{Type: "worker"}, target.FilterEntry{Exclude: true})
 	post(s, target.SetAutoAttach, attach)
 }
 

@@ -234,6 +234,11 @@
     }
     if (el.tagName === 'TD' || el.tagName === 'TH') { if (tidy(walk.text)) walk.text += ' | '; }
     if (el.tagName === 'BR') { walk.text += ' '; return; }
+    if (el.tagName === 'DETAILS' && !el.open) { // only its summary shows
+      const s = el.querySelector(':scope > summary');
+      if (s) walk.stack.push({ next: null, list: [s], i: 0, mute: top.mute, pointer, block: true });
+      return;
+    }
     walk.stack.push(level(el, top.mute, pointer, block));
     if (block) walk.due = true;
   }
