@@ -17,10 +17,17 @@ const (
 	rateLimitFactor     = 3
 )
 
+// Bounds of one reply, for an engine that streams for ever.
+const (
+	maxReplyBytes = 2 << 20
+	maxReplyParts = 1024
+)
+
 // reply is one assistant message being read.
 type reply struct {
 	message string
 	parts   []models.Part
+	bytes   int // of texts and arguments
 	finish  models.FinishReason
 	usage   models.Usage
 	// duplicates are the calls whose id another call of this reply had.
@@ -123,6 +130,9 @@ func (t *Turn) read(ctx context.Context) error {
 			return err
 		}
 		t.take(delta)
+		if t.reply.bytes > maxReplyBytes || len(t.reply.parts) > maxReplyParts {
+			return fmt.Errorf("%w: a reply of more than %d MiB or %d parts", models.ErrProtocol, maxReplyBytes>>20, maxReplyParts)
+		}
 	}
 	if t.reply.finish == "" {
 		return models.ErrCutOff
@@ -142,6 +152,7 @@ func (t *Turn) take(d models.Delta) {
 	case models.DeltaCall:
 		if d.Call != nil {
 			call := *d.Call
+			r.bytes += len(call.Arguments)
 			r.parts = append(r.parts, models.Part{Kind: models.PartCall, Call: &call, Opaque: d.Opaque})
 		}
 	case models.DeltaUsage:
@@ -170,6 +181,7 @@ func (t *Turn) append(kind models.PartKind, d models.Delta) {
 	last := len(r.parts) - 1
 	offset := len(r.parts[last].Text)
 	r.parts[last].Text += d.Text
+	r.bytes += len(d.Text)
 	r.parts[last].Opaque = d.Opaque
 	if d.Text != "" {
 		t.cfg.Recorder.Show(Delta{Message: r.message, Part: last, Kind: kind, Offset: offset, Text: d.Text})

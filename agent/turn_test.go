@@ -51,6 +51,14 @@ func finish(r models.FinishReason) models.Delta {
 func callDelta(id, name, args string) models.Delta {
 	return models.Delta{Kind: models.DeltaCall, Call: &models.ToolCall{ID: id, Name: name, Arguments: json.RawMessage(args)}}
 }
+func endless(d models.Delta) replyFunc {
+	return func(models.Request) iter.Seq2[models.Delta, error] {
+		return func(yield func(models.Delta, error) bool) {
+			for yield(d, nil) {
+			}
+		}
+	}
+}
 func says(s string) replyFunc { return deltas(nil, textDelta(s), finish(models.FinishStop)) }
 func callsOf(calls ...models.Delta) replyFunc {
 	return deltas(nil, append(calls, finish(models.FinishCalls))...)
@@ -317,6 +325,8 @@ func TestModelFaults(t *testing.T) {
 		{"busy for ever", []replyFunc{deltas(busy)}, StopFailed, 1 + maxRateLimitRetries, "429"},
 		{"overflow then fine", []replyFunc{deltas(models.ErrOverflow), says("here")}, StopEndTurn, 2, ""},
 		{"overflow twice", []replyFunc{deltas(models.ErrOverflow)}, StopFailed, 2, "does not fit"},
+		{"text for ever", []replyFunc{endless(textDelta(strings.Repeat("x", 1<<16)))}, StopFailed, 1, "more than 2 MiB"},
+		{"calls for ever", []replyFunc{endless(callDelta("a", "do", `{}`))}, StopFailed, 1, "1024 parts"},
 		{"unreachable", []replyFunc{deltas(fmt.Errorf("no answer from 127.0.0.1: %w", models.ErrUnreachable))}, StopFailed, 1, "no answer from"},
 		{"foreign error stays inside", []replyFunc{deltas(errors.New("secret"))}, StopFailed, 1, "see the daemon's log"},
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"math/rand/v2"
+	"reflect"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -17,7 +18,7 @@ import (
 // TestRequestsArePrefixes plays random turns and checks that each prompt starts
 // with the one before, except right after a compaction that was announced.
 func TestRequestsArePrefixes(t *testing.T) {
-	for seed := range uint64(60) {
+	for seed := range uint64(40) {
 		rng := rand.New(rand.NewPCG(seed, 7))
 		step := 0
 		reply := func(models.Request) iter.Seq2[models.Delta, error] {
@@ -73,7 +74,7 @@ func checkPrefixes(t *testing.T, seed uint64, b *bench) {
 		if compacted[i] {
 			continue
 		}
-		if len(now.Messages) < len(before.Messages) || !cmp.Equal(before.Messages, now.Messages[:len(before.Messages)]) {
+		if len(now.Messages) < len(before.Messages) || !reflect.DeepEqual(before.Messages, now.Messages[:len(before.Messages)]) {
 			t.Fatalf("seed %d: request %d does not start with the one before", seed, i)
 		}
 	}

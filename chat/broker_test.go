@@ -50,6 +50,8 @@ type fakeBroker struct {
 	onClick    func(b *fakeBroker, ref string)
 	ask        map[string]chan bool // tools that ask a person first
 	revoked    bool
+	hold       bool // mutations are answered only when their caller gives up
+	gone       bool // the terminal was closed
 }
 
 type fakeRequest struct {
@@ -68,6 +70,7 @@ type fakeRun struct {
 
 type fakeOp struct {
 	op        *control.Operation
+	key       string
 	request   any
 	settled   chan struct{}
 	cancelled chan struct{}
@@ -169,8 +172,13 @@ func (b *fakeBroker) handle(ctx context.Context, c *fakeConn, tool string, reque
 		b.mu.Unlock()
 		return nil, nil, control.Errorf(control.ControlRevoked, "revoked")
 	}
+	gone := b.gone
 	b.mu.Unlock()
 	switch r := request.(type) {
+	case *terminal.RunRequest:
+		if gone {
+			return nil, nil, control.Errorf(control.TargetNotFound, "no such panel")
+		}
 	case *link.ConnectRequest:
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -212,7 +220,11 @@ func (b *fakeBroker) mutate(ctx context.Context, tool string, request any) (any,
 	b.n++
 	op := &control.Operation{Kind: "operation", OperationID: fmt.Sprint("receipt", b.n), Tool: tool, State: control.StateRunning, EffectState: control.EffectNone}
 	f := &fakeOp{op: op, request: request, settled: make(chan struct{}), cancelled: make(chan struct{})}
+	if retry, ok := request.(control.Retryable); ok {
+		_, f.key, _ = retry.Retry()
+	}
 	b.receipts[op.OperationID], b.pending[op.OperationID] = op, f
+	hold := b.hold
 	ask := b.ask[tool]
 	if ask != nil {
 		op.State = control.StateAwaitingUser
@@ -222,6 +234,10 @@ func (b *fakeBroker) mutate(ctx context.Context, tool string, request any) (any,
 		go b.question(f, ask, request)
 	} else {
 		b.effect(f, request)
+	}
+	if hold {
+		<-ctx.Done()
+		return nil, nil, ctx.Err()
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -401,6 +417,11 @@ func (b *fakeBroker) read(r *terminal.ReadRequest) (any, *control.Image, error) 
 func (b *fakeBroker) get(ctx context.Context, r *link.OperationGetRequest) (any, *control.Image, error) {
 	b.mu.Lock()
 	f := b.pending[r.OperationID]
+	for _, p := range b.pending {
+		if r.RequestKey != "" && p.key == r.RequestKey {
+			f = p
+		}
+	}
 	b.mu.Unlock()
 	if f == nil {
 		return nil, nil, control.Errorf(control.TargetNotFound, "no such receipt")

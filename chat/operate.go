@@ -171,12 +171,13 @@ func decisionOf(op control.Operation) string {
 	return "approved"
 }
 
+// approval is the question as the broker puts it to people.
 func (c *sessionCall) approval(op operation, outcome string) *agent.Approval {
-	kind := "risk"
-	if op.Tool == "lomi_browser_open" || op.Tool == "lomi_browser_navigate" {
-		kind = "origin"
+	a := &agent.Approval{ID: op.OperationID, Kind: "risk", Summary: callTitle(c.call), Detail: op.Message, Outcome: outcome}
+	if op.Asks != nil {
+		a.Kind, a.Summary, a.Detail = op.Asks.Kind, op.Asks.Summary, op.Asks.Reason
 	}
-	return &agent.Approval{ID: op.OperationID, Kind: kind, Summary: callTitle(c.call), Detail: op.Message, Outcome: outcome}
+	return a
 }
 
 func (c *sessionCall) poll(op operation, wait time.Duration) (control.Operation, error) {
@@ -353,7 +354,7 @@ func fixFor(code control.Code) string {
 	case control.ScopeDenied:
 		return "The person's grant does not allow this. Do not try another way; say what you would need."
 	case control.TargetNotFound:
-		return "It is gone: closed or moved. Open a new one."
+		return "Look at what is there now."
 	case control.TargetBusy:
 		return "It is busy. Wait for what is under way, or use another one."
 	case control.PromptStateUnknown:
@@ -388,13 +389,24 @@ func fixFor(code control.Code) string {
 	return ""
 }
 
+// usesTerminal reports whether the call stands and falls with its terminal.
+func (c *sessionCall) usesTerminal() bool {
+	switch c.call.Name {
+	case "terminal_run", "terminal_input", "terminal_read", "terminal_screen":
+		return true
+	}
+	return false
+}
+
 func (c *sessionCall) explain(code control.Code, message string) agent.Result {
+	if (code == control.TargetNotFound || code == control.StaleGeneration) && c.usesTerminal() {
+		c.dropUsed()
+		return failed("Terminal is gone%s. The next terminal_run opens a new one; what was set in the old one is lost.", because(message))
+	}
 	text := clip(message, 1000)
 	if fix := fixFor(code); fix != "" {
-		if text != "" {
-			text += ". "
-		}
-		text += fix
+		text = strings.TrimSpace(strings.TrimSuffix(text, ".") + ". " + fix)
+		text = strings.TrimPrefix(text, ". ")
 	}
 	if text == "" {
 		text = "It failed: " + string(code)

@@ -235,6 +235,9 @@ func (c *sessionCall) connect() (agent.Result, bool) {
 	cancel()
 	if err != nil {
 		s.cfg.Logger.WarnContext(c.ctx, "broker not reached", "conv", s.cfg.Conversation, "err", err)
+		if e, ok := control.AsError(err); ok {
+			return notRun("Lomi's broker takes no connection now (%s). Nothing was done. Tell the person.", clip(e.Message, 300)), false
+		}
 		return notRun("Lomi's broker cannot be reached, so no tool can run now. Nothing was done. Tell the person."), false
 	}
 	if r, ok := c.await(conn); !ok {
