@@ -3,6 +3,7 @@ package wire
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -125,12 +126,12 @@ func TestSlowWriter(t *testing.T) {
 // and the calls are not held up by it.
 func TestSlowReader(t *testing.T) {
 	e := &engine{auto: Approved, handle: func(context.Context, string, json.RawMessage) control.Reply {
-		return control.Reply{Status: "ok", Data: json.RawMessage(`"` + strings.Repeat("x", 4<<20) + `"`)}
+		return control.Reply{Status: "ok", Data: json.RawMessage(`"` + strings.Repeat("x", 256<<10) + `"`)}
 	}}
 	bubble(t, e, func(r *rig) {
 		conn := r.raw()
 		for id := range 16 {
-			r.send(conn, `{"ipcVersion":1,"requestId":`+string(rune('1'+id/9))+string(rune('0'+id%9))+`,"request":{"tool":"large"}}`)
+			r.send(conn, `{"ipcVersion":1,"requestId":`+fmt.Sprint(id+1)+`,"request":{"tool":"large"}}`)
 		}
 		synctest.Wait()
 		if got := e.handled.Load(); got != 16 {
@@ -147,17 +148,18 @@ func TestSlowReader(t *testing.T) {
 // Answers beyond the budget of a connection are replaced by a failure that
 // says so; the client that reads on stays connected.
 func TestUnsentAnswersAreBounded(t *testing.T) {
+	const size = maxUnsent/14 - 1<<10 // 14 fit, 15 do not
 	e := &engine{auto: Approved, handle: func(context.Context, string, json.RawMessage) control.Reply {
-		return control.Reply{Status: "ok", Data: json.RawMessage(`"` + strings.Repeat("x", 6<<20) + `"`)}
+		return control.Reply{Status: "ok", Data: json.RawMessage(`"` + strings.Repeat("x", size) + `"`)}
 	}}
 	bubble(t, e, func(r *rig) {
 		conn := r.raw()
-		for _, id := range []string{"1", "2", "3", "4", "5"} {
-			r.send(conn, `{"ipcVersion":1,"requestId":`+id+`,"request":{"tool":"large"}}`)
+		for id := 1; id <= maxInFlight; id++ {
+			r.send(conn, fmt.Sprintf(`{"ipcVersion":1,"requestId":%d,"request":{"tool":"large"}}`, id))
 			synctest.Wait()
 		}
 		whole, dropped := 0, 0
-		for range 5 {
+		for range maxInFlight {
 			m := r.receive(conn)
 			switch {
 			case m.Result.Status == "ok":
@@ -166,10 +168,10 @@ func TestUnsentAnswersAreBounded(t *testing.T) {
 				dropped++
 			}
 		}
-		if whole != 2 || dropped != 3 {
-			t.Errorf("%d whole and %d dropped, want 2 and 3", whole, dropped)
+		if whole != 14 || dropped != 2 {
+			t.Errorf("%d whole and %d dropped, want 14 and 2", whole, dropped)
 		}
-		r.send(conn, `{"ipcVersion":1,"requestId":6,"request":{"tool":"large"}}`)
+		r.send(conn, `{"ipcVersion":1,"requestId":17,"request":{"tool":"large"}}`)
 		if m := r.receive(conn); m.Result.Status != "ok" {
 			t.Errorf("after reading: %+v", m.Result.Code)
 		}
@@ -181,9 +183,9 @@ func TestUnsentAnswersAreBounded(t *testing.T) {
 func TestIdleForHours(t *testing.T) {
 	bubble(t, &engine{auto: Approved}, func(r *rig) {
 		l := r.open()
-		<-time.After(72 * time.Hour)
+		<-time.After(6 * time.Hour)
 		if _, err := l.Call(r.t.Context(), "lomi_status", nil); err != nil {
-			t.Errorf("after three days: %v", err)
+			t.Errorf("after six hours: %v", err)
 		}
 	})
 }

@@ -493,7 +493,7 @@ func TestHugeFrames(t *testing.T) {
 func TestResultsOutOfBounds(t *testing.T) {
 	for name, reply := range map[string]control.Reply{
 		"8 MiB + 1":      {Status: "ok", Data: json.RawMessage(`"` + strings.Repeat("x", control.MaxResult-1) + `"`)},
-		"image too long": {Status: "ok", Data: json.RawMessage(`{}`), Image: &control.Image{Data: make([]byte, control.MaxFrame)}},
+		"image too long": {Status: "ok", Data: json.RawMessage(`{}`), Image: &control.Image{Data: make([]byte, control.MaxFrame*3/4)}},
 		"not JSON":       {Status: "ok", Data: json.RawMessage(`{bad`)},
 	} {
 		t.Run(name, func(t *testing.T) {
