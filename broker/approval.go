@@ -191,8 +191,7 @@ func (b *Broker) Approvals() []Approval {
 // Decide takes a person's answer to one question. The first answer wins; a
 // later one is told so.
 func (b *Broker) Decide(_ context.Context, id string, yes bool) error {
-	_, err := b.decide(id, yes)
-	return err
+	return b.decide(id, yes)
 }
 
 // DecideAndRemember says yes, and that commands like this one need not be
@@ -208,32 +207,32 @@ func (b *Broker) DecideAndRemember(_ context.Context, id string) error {
 	if p.info.Rule == "" {
 		return control.Errorf(control.ResourceExhausted, "answer: no rule can be made from this command")
 	}
+	if err := b.decide(id, true); err != nil {
+		return err // another answer was first: this one leaves nothing behind
+	}
 	s := p.op.admission.session
 	s.mu.Lock()
 	if !slices.Contains(s.grant.rules, p.info.Rule) && len(s.grant.rules) < maxRules {
 		s.grant.rules = append(s.grant.rules, p.info.Rule)
 	}
 	s.mu.Unlock()
-	_, err := b.decide(id, true)
-	if err == nil {
-		b.publish("session.changed", b.sessionInfo(s))
-	}
-	return err
+	b.publish("session.changed", b.sessionInfo(s))
+	return nil
 }
 
-func (b *Broker) decide(id string, yes bool) (*approval, error) {
+func (b *Broker) decide(id string, yes bool) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p, ok := b.approvals[id]
 	switch {
 	case !ok:
-		return nil, errNotFound()
+		return errNotFound()
 	case p.answered:
-		return nil, errSettled()
+		return errSettled()
 	}
 	p.answered = true
 	p.answer <- yes
-	return p, nil
+	return nil
 }
 
 func summary(a *admission) string {

@@ -268,9 +268,14 @@ func flagsOf(operands []string) []string {
 	return kept
 }
 
-// quote keeps words apart in a rule: "a b" is not "a" and "b".
+// quote writes a word so that the shell reads it back: people see rules as
+// commands, and "a b" is not "a" and "b".
 func quote(w string) string {
-	if w != "" && !strings.ContainsAny(w, " '\"") {
+	plain := w != "" && strings.IndexFunc(w, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("_./:,@%+-=", r)
+	}) < 0
+	// Unquoted, "a=b" may be an assignment and "=a" a path.
+	if plain && (strings.HasPrefix(w, "-") || !strings.Contains(w, "=")) {
 		return w
 	}
 	return "'" + strings.ReplaceAll(w, "'", "'\"'\"'") + "'"
@@ -297,6 +302,9 @@ func neverRemembered(program string) bool {
 	// Builtins that run or redefine.
 	case "exec", "command", "builtin", "eval", "source", ".", "alias", "unalias", "export", "set", "trap", "function",
 		"coproc", "hash", "enable", "bind", "fc", "declare", "typeset", "local", "readonly", "noglob", "nocorrect":
+		return true
+	// Words of the shell's grammar, quoted or not.
+	case "if", "then", "else", "elif", "fi", "do", "done", "case", "esac", "while", "until", "for", "in", "select", "[[", "]]":
 		return true
 	// Shells and interpreters, editors and pagers with a shell inside.
 	case "bash", "sh", "zsh", "dash", "ksh", "fish", "python", "python3", "node", "deno", "perl", "ruby", "php", "lua",

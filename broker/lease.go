@@ -49,6 +49,7 @@ func (b *Broker) Leases() []LeaseInfo {
 // short lock, and reports whether a session lost something.
 func (b *Broker) TakeOver(resource string) bool {
 	b.mu.Lock()
+	defer b.mu.Unlock()
 	l := b.leases[resource]
 	known := b.taken[resource]
 	if l != nil {
@@ -58,9 +59,8 @@ func (b *Broker) TakeOver(resource string) bool {
 	if !known {
 		b.rememberTaken(resource)
 	}
-	b.mu.Unlock()
 	if l != nil || !known {
-		b.publish("lease.changed", LeaseInfo{Resource: resource, Person: true})
+		b.publishLease(LeaseInfo{Resource: resource, Person: true})
 	}
 	return l != nil
 }
@@ -78,29 +78,32 @@ func (b *Broker) rememberTaken(resource string) {
 // Release ends what the broker knows of a resource that is gone.
 func (b *Broker) Release(resource string) {
 	b.mu.Lock()
+	defer b.mu.Unlock()
 	l := b.leases[resource]
 	if l != nil {
 		l.gone.Store(true)
 		delete(b.leases, resource)
 	}
 	delete(b.taken, resource)
-	b.mu.Unlock()
 	if l != nil {
-		b.publish("lease.changed", LeaseInfo{Resource: resource})
+		b.publishLease(LeaseInfo{Resource: resource})
 	}
 }
+
+// publishLease is called under the broker's mutex, so that the last event of a
+// resource names its holder; the feed never waits.
+func (b *Broker) publishLease(info LeaseInfo) { b.publish("lease.changed", info) }
 
 // giveLease makes the first lease on a resource. A resource that a person or
 // another session holds keeps its holder. The session's end is checked under
 // the mutex that endSession takes to collect leases, so none is left behind.
 func (b *Broker) giveLease(s *session, resource string) *lease {
 	b.mu.Lock()
+	defer b.mu.Unlock()
 	if b.live(s) != nil || b.taken[resource] {
-		b.mu.Unlock()
 		return nil
 	}
 	if l := b.leases[resource]; l != nil {
-		b.mu.Unlock()
 		if l.session == s {
 			return l
 		}
@@ -108,8 +111,7 @@ func (b *Broker) giveLease(s *session, resource string) *lease {
 	}
 	l := &lease{id: control.NewID(), resource: resource, session: s}
 	b.leases[resource] = l
-	b.mu.Unlock()
-	b.publish("lease.changed", LeaseInfo{Resource: resource, Session: s.id, Label: s.label})
+	b.publishLease(LeaseInfo{Resource: resource, Session: s.id, Label: s.label})
 	return l
 }
 

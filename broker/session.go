@@ -94,6 +94,9 @@ func (b *Broker) Open(_ context.Context, pairing string) (wire.Session, error) {
 	b.certificates[s.id] = p.peer.CertificateSHA256
 	b.mu.Unlock()
 	b.publish("session.opened", b.sessionInfo(s))
+	if s.revoked.Load() { // its end may have been told before its beginning
+		b.publish("session.closed", b.sessionInfo(s))
+	}
 	return wire.Session{ID: s.id, Ended: s.life.Done()}, nil
 }
 
@@ -131,18 +134,14 @@ func (b *Broker) endSession(s *session, reason string) {
 	b.mu.Lock()
 	delete(b.sessions, s.id)
 	delete(b.certificates, s.id)
-	var lost []*lease
 	for resource, l := range b.leases {
 		if l.session == s {
 			l.gone.Store(true)
 			delete(b.leases, resource)
-			lost = append(lost, l)
+			b.publishLease(LeaseInfo{Resource: resource})
 		}
 	}
 	b.mu.Unlock()
-	for _, l := range lost {
-		b.publish("lease.changed", LeaseInfo{Resource: l.resource})
-	}
 	info := b.sessionInfo(s)
 	info.Reason = reason
 	b.publish("session.closed", info)
