@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"net/http"
 	"strconv"
 
 	"lomi/broker/control"
@@ -79,8 +80,14 @@ func number(text string, otherwise int64) (int64, error) {
 	return strconv.ParseInt(text, 10, 64)
 }
 
-func (s *Server) sendMessage(ctx context.Context, c call[chat.SendRequest]) (chat.Sent, error) {
-	return s.cfg.Chat.Send(ctx, c.path("id"), c.body)
+// accepted says that a turn began; what comes of it is told by the log.
+type accepted struct{ chat.Sent }
+
+func (accepted) status() int { return http.StatusAccepted }
+
+func (s *Server) sendMessage(ctx context.Context, c call[chat.SendRequest]) (accepted, error) {
+	sent, err := s.cfg.Chat.Send(ctx, c.path("id"), c.body)
+	return accepted{sent}, err
 }
 
 type stopRequest struct {

@@ -22,6 +22,7 @@ const (
 	maxBody    = 1 << 20
 	// No route waits longer: what takes time is reported through the logs.
 	routeTimeout = 60 * time.Second
+	bodyTimeout  = 10 * time.Second
 )
 
 // caller is who asks: a page that is logged in, or a process at the admin
@@ -166,7 +167,11 @@ func handle[Req, Resp any](rs routes, pattern string, may rule, f func(context.C
 			rs.door.fail(w, r, err)
 			return
 		}
-		rs.door.answer(w, r, http.StatusOK, resp)
+		status := http.StatusOK
+		if s, ok := any(resp).(interface{ status() int }); ok {
+			status = s.status()
+		}
+		rs.door.answer(w, r, status, resp)
 	})
 }
 
@@ -227,6 +232,11 @@ func allowed(who caller, may rule) error {
 func read(w http.ResponseWriter, r *http.Request, into any) error {
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 		return errNotJSON
+	}
+	// F-23: a body comes at once from a page or a command, or not at all.
+	conn := http.NewResponseController(w)
+	if err := conn.SetReadDeadline(time.Now().Add(bodyTimeout)); err == nil {
+		defer conn.SetReadDeadline(time.Time{})
 	}
 	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {

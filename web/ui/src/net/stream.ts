@@ -30,23 +30,25 @@ export class EventStream {
   #timer = 0;
   #watch = 0;
   #closed = false;
+  #opened = false;
 
   constructor(private readonly handlers: StreamHandlers) {}
 
   connect(): void {
     if (this.#closed || this.#socket) return;
-    this.handlers.link("connecting");
+    if (!this.#opened) this.handlers.link("connecting"); // after that it is lost until it is open
     const socket = new WebSocket(`${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/ws/events`);
     this.#socket = socket;
     socket.onopen = () => {
       const subscribe = [...this.#logs].map(([log, after]) => ({ log, after }));
       socket.send(JSON.stringify({ key: pageKey(), subscribe }));
       this.#alive();
+      this.#opened = true;
+      this.handlers.link("open");
     };
     socket.onmessage = (event) => {
       this.#alive();
       this.#delay = firstDelay;
-      this.handlers.link("open");
       this.#take(JSON.parse(event.data as string) as Frame);
     };
     socket.onclose = (event) => this.#lost(socket, event.code === 1008);

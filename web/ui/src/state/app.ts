@@ -5,7 +5,7 @@ import { computed, signal } from "@preact/signals";
 import { ApiError, login, request } from "../net/api";
 import { EventStream, type Link } from "../net/stream";
 import { advance, append, emptyConversation, fold, type Conversation } from "./conversation";
-import { foldDesk, type Desk } from "./desk";
+import { foldDesk, openDesk, type Desk } from "./desk";
 import type { AppState, ConversationInfo, Frame, LogEvent, Receipt, Workspace } from "./types";
 
 export type Place = "chat" | "list" | "panels" | "control";
@@ -16,21 +16,41 @@ export const link = signal<Link>("connecting");
 export const desk = signal<Desk | null>(null);
 export const conversation = signal<Conversation>(emptyConversation);
 export const current = signal<string>("");
+export const loading = signal(false);
 export const place = signal<Place>("chat");
 export const shownPanel = signal<string>("");
 export const notice = signal<{ text: string; hint: string } | null>(null);
 export const dialog = signal<"" | "new" | "connect">("");
+/** What is typed and not sent, by conversation: neither a reload nor a look elsewhere loses it. */
+export const draft = signal("");
 
 export const currentInfo = computed<ConversationInfo | null>(
   () => desk.value?.conversations.find((c) => c.id === current.value) ?? null,
 );
 export const waiting = computed(() => (desk.value?.pairings.length ?? 0) + (desk.value?.approvals.length ?? 0));
+// Components that need one of these are not drawn again for each piece of text.
+export const turn = computed(() => conversation.value.turn);
+export const title = computed(() => conversation.value.title);
+export const model = computed(() => conversation.value.model);
+export const usage = computed(() => conversation.value.usage);
+/** The workspace whose panels are shown. */
+export const workspace = computed(() => currentInfo.value?.workspaceId || desk.value?.workspaces[0]?.id || "");
+export const panels = computed(() => (desk.value?.panels ?? []).filter((p) => p.workspaceId === workspace.value));
+/** What waits for an answer in the conversation that is shown: approvals and questions, oldest first. */
+export const open = computed(() =>
+  conversation.value.items.filter((i) => (i.type === "approval" && i.outcome === "") || (i.type === "question" && i.answer === null)),
+);
 
-const pageOfEvents = 500;
+const pageOfEvents = 1000;
+const lastShown = "lomi.conversation";
 let stream: EventStream | null = null;
 
 /** Starts the page: redeems a login link if there is one, reads the state, follows the logs. */
 export async function start(): Promise<void> {
+  // A link that is opened in a tab which shows the page already.
+  window.addEventListener("hashchange", () => {
+    if (location.hash.startsWith("#login=")) location.reload();
+  });
   const code = /^#login=([0-9a-f]{64})$/.exec(location.hash)?.[1];
   if (code) {
     // The code is worth nothing from here on, and must not stay in the address.
@@ -43,20 +63,27 @@ export async function start(): Promise<void> {
       return;
     }
   }
-  stream = new EventStream({
-    frame: take,
-    link: (state) => {
-      link.value = state;
-      if (state === "refused") phase.value = "login";
-    },
-    behind: (log) => void readAgain(log),
-  });
+  stream = new EventStream({ frame: take, link: linked, behind: (log) => void readAgain(log) });
   if (!(await readState())) return;
   phase.value = "ready";
   stream.connect();
-  const last = localStorage.getItem("lomi.conversation");
-  const first = desk.value?.conversations.find((c) => c.id === last) ?? desk.value?.conversations[0];
-  if (first) await show(first.id);
+  const last = localStorage.getItem(lastShown);
+  const first = desk.value?.conversations.find((c) => c.id === last) ?? newest(desk.value?.conversations ?? []);
+  if (first) await show(first.id, false);
+}
+
+/** The conversation in which something happened last. */
+export function newest(list: ConversationInfo[]): ConversationInfo | undefined {
+  return list.reduce<ConversationInfo | undefined>((best, c) => (!best || c.updatedAt > best.updatedAt ? c : best), undefined);
+}
+
+function linked(state: Link): void {
+  const again = state === "open" && link.value === "lost";
+  link.value = state;
+  if (state === "refused") phase.value = "login";
+  // The desk's log begins anew with each daemon, and its numbers with it: after
+  // a gap the state is the truth. Conversations go on from their last event.
+  if (again) void readState();
 }
 
 async function readState(): Promise<boolean> {
@@ -65,12 +92,12 @@ async function readState(): Promise<boolean> {
       request<AppState>("GET", "/api/state"),
       request<{ receipts: Receipt[] }>("GET", "/api/receipts?limit=100"),
     ]);
-    desk.value = { ...state, receipts: receipts.receipts ?? [] };
+    desk.value = openDesk(state, receipts.receipts);
     stream?.follow("desk", state.deskSeq);
     return true;
   } catch (error) {
     if (error instanceof ApiError && error.status === 401) phase.value = "login";
-    else {
+    else if (!desk.value) {
       phase.value = "failed";
       tell(error);
     }
@@ -84,15 +111,12 @@ async function readAgain(log: string): Promise<void> {
     return;
   }
   const id = log.slice("conversation:".length);
-  if (id === current.value) await show(id);
+  if (id === current.value) await show(id, false);
 }
 
 function take(frame: Frame): void {
   if (frame.log === "desk") {
-    if (frame.event && desk.value) {
-      desk.value = foldDesk(desk.value, frame.event);
-      followPanels(frame.event);
-    }
+    if (frame.event && desk.value) takeDesk(frame.event);
     return;
   }
   if (frame.log !== `conversation:${current.value}`) return;
@@ -108,20 +132,53 @@ function take(frame: Frame): void {
   }
 }
 
-/** Brings a panel forward that an agent just opened in the workspace that is shown. */
-function followPanels(event: LogEvent): void {
-  if (event.kind === "panel.added" && event.data["workspaceId"] === currentInfo.value?.workspaceId) {
-    shownPanel.value = String(event.data["id"]);
+function takeDesk(event: LogEvent): void {
+  if (!desk.value) return;
+  desk.value = foldDesk(desk.value, event);
+  const id = String(event.data["id"] ?? "");
+  switch (event.kind) {
+    case "panel.added": // what an agent opens comes forward
+      if (event.data["workspaceId"] === workspace.value) shownPanel.value = id;
+      break;
+    case "panel.removed":
+      if (id === shownPanel.value) shownPanel.value = "";
+      break;
+    case "lease.changed": // and so does what it begins to work in
+      if (event.data["session"] && !event.data["person"]) bringForward(String(event.data["resource"] ?? ""));
+      break;
+    case "models.changed":
+      refreshModels().catch(tell);
+      break;
+    case "conversation.removed":
+      if (id === current.value) leave();
   }
-  if (event.kind === "panel.removed" && event.data["id"] === shownPanel.value) shownPanel.value = "";
+}
+
+function bringForward(resource: string): void {
+  const panel = panels.value.find((p) => `${p.kind}:${p.id}` === resource);
+  if (panel) shownPanel.value = panel.id;
 }
 
 /** Opens a conversation: all of its log, then what comes. */
-export async function show(id: string): Promise<void> {
-  if (current.value && current.value !== id) stream?.unfollow(`conversation:${current.value}`);
-  current.value = id;
-  localStorage.setItem("lomi.conversation", id);
-  place.value = "chat";
+export async function show(id: string, go = true): Promise<void> {
+  if (current.value !== id) {
+    if (current.value) stream?.unfollow(`conversation:${current.value}`);
+    current.value = id;
+    conversation.value = emptyConversation;
+    draft.value = sessionStorage.getItem(draftName(id)) ?? "";
+    loading.value = true;
+  }
+  localStorage.setItem(lastShown, id);
+  if (go) place.value = "chat";
+  const state = await readLog(id);
+  if (current.value !== id) return; // another one was opened meanwhile
+  loading.value = false;
+  if (!state) return;
+  conversation.value = state;
+  stream?.follow(`conversation:${id}`, state.seq);
+}
+
+async function readLog(id: string): Promise<Conversation | null> {
   let state = emptyConversation;
   try {
     for (;;) {
@@ -131,15 +188,22 @@ export async function show(id: string): Promise<void> {
       );
       const page = events ?? [];
       state = page.reduce(fold, state);
-      if (page.length < pageOfEvents) break;
+      if (page.length < pageOfEvents) return state;
     }
   } catch (error) {
-    tell(error);
-    return;
+    if (error instanceof ApiError && error.status === 404 && current.value === id) leave();
+    else tell(error);
+    return null;
   }
-  if (current.value !== id) return; // another one was opened meanwhile
-  conversation.value = state;
-  stream?.follow(`conversation:${id}`, state.seq);
+}
+
+/** Shows no conversation. */
+function leave(): void {
+  if (current.value) stream?.unfollow(`conversation:${current.value}`);
+  current.value = "";
+  conversation.value = emptyConversation;
+  loading.value = false;
+  localStorage.removeItem(lastShown);
 }
 
 /** Runs something a person asked for; a refusal is shown in words. */
@@ -159,6 +223,16 @@ function tell(error: unknown): void {
   notice.value = { text: known ? error.message : "Something in this page failed.", hint: known ? error.hint : String(error) };
 }
 
+function draftName(id: string): string {
+  return `lomi.draft.${id}`;
+}
+
+export function setDraft(text: string): void {
+  draft.value = text;
+  if (text === "") sessionStorage.removeItem(draftName(current.value));
+  else sessionStorage.setItem(draftName(current.value), text);
+}
+
 export function send(text: string): Promise<boolean> {
   return attempt(() => request("POST", `/api/conversations/${current.value}/messages`, { text }));
 }
@@ -173,21 +247,18 @@ export function chooseModel(model: string): Promise<boolean> {
 
 export function create(path: string, model: string, domains: string[]): Promise<boolean> {
   return attempt(async () => {
-    const workspace = await request<Workspace>("POST", "/api/projects", { path });
-    const made = await request<ConversationInfo>("POST", "/api/conversations", { workspaceId: workspace.id, model, domains });
+    const made = await request<Workspace>("POST", "/api/projects", { path });
+    const begun = await request<ConversationInfo>("POST", "/api/conversations", { workspaceId: made.id, model, domains });
     dialog.value = "";
-    await show(made.id);
+    await show(begun.id);
   });
 }
 
 export function remove(id: string): Promise<boolean> {
   return attempt(async () => {
     await request("DELETE", `/api/conversations/${id}`);
-    if (current.value === id) {
-      current.value = "";
-      conversation.value = emptyConversation;
-      localStorage.removeItem("lomi.conversation");
-    }
+    sessionStorage.removeItem(draftName(id));
+    if (current.value === id) leave();
   });
 }
 
@@ -195,8 +266,8 @@ export function answer(id: string, text: string): Promise<boolean> {
   return attempt(() => request("POST", `/api/conversations/${current.value}/answers`, { id, answer: text }));
 }
 
-export function decide(id: string, yes: boolean): Promise<boolean> {
-  return attempt(() => request("POST", `/api/approvals/${id}`, { answer: yes ? "yes" : "no" }));
+export function decide(id: string, yes: boolean, remember = false): Promise<boolean> {
+  return attempt(() => request("POST", `/api/approvals/${id}`, { answer: yes ? "yes" : "no", ...(remember ? { remember } : {}) }));
 }
 
 export interface Grant {
@@ -256,5 +327,5 @@ export function connect(c: NewConnection): Promise<boolean> {
 /** Asks every engine again what it has. */
 export async function refreshModels(): Promise<void> {
   const { connections } = await request<{ connections: AppState["connections"] }>("GET", "/api/models");
-  if (desk.value) desk.value = { ...desk.value, connections };
+  if (desk.value) desk.value = { ...desk.value, connections: connections.map((c) => ({ ...c, models: c.models ?? [] })) };
 }

@@ -48,7 +48,8 @@ export interface ApprovalItem {
   id: string;
   kind: string;
   summary: string;
-  detail: unknown;
+  detail: string;
+  call: string;
   outcome: string; // "" while it waits
 }
 
@@ -67,7 +68,14 @@ export interface EndItem {
   error: string;
 }
 
-export type Item = UserItem | ReplyItem | CallItem | ApprovalItem | QuestionItem | EndItem;
+/** Something that the person should know and need not act on. */
+export interface NoteItem {
+  type: "note";
+  id: string;
+  text: string;
+}
+
+export type Item = UserItem | ReplyItem | CallItem | ApprovalItem | QuestionItem | EndItem | NoteItem;
 
 export interface Conversation {
   seq: number;
@@ -148,7 +156,8 @@ const steps: Record<string, Step> = {
       id: str(e.data["id"]),
       kind: str(e.data["kind"]),
       summary: str(e.data["summary"]),
-      detail: e.data["detail"],
+      detail: str(e.data["detail"]),
+      call: str(e.data["call"]),
       outcome: "",
     }),
   "approval.settled": (s, e) =>
@@ -162,6 +171,8 @@ const steps: Record<string, Step> = {
       answer: null,
     }),
   "question.answered": (s, e) => change(s, "question", str(e.data["id"]), (q) => ({ ...q, answer: str(e.data["answer"]) })),
+  "context.compacted": (s, e) => add(s, { type: "note", id: String(e.seq), text: str(e.data["note"]) }),
+  "notice.added": (s, e) => add(s, { type: "note", id: String(e.seq), text: str(e.data["text"]) }),
 };
 
 /**

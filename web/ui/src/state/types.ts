@@ -56,57 +56,91 @@ export interface ConversationInfo {
   model: string;
   projectPath: string;
   workspaceId: string;
+  createdAt: string;
   updatedAt: string;
   lastSeq: number;
   turn?: string;
-  domains?: string[];
+  domains: string[];
+  policy?: string;
 }
 
 export interface Pairing {
   id: string;
-  label: string;
+  label: string; // what the client calls itself
+  pid?: number;
   certificateSha256: string;
+  requested: string;
   expires: string;
+  outcome?: string; // in pairing.settled: approved, rejected, expired
 }
 
 export interface Approval {
-  id: string;
-  kind: string;
-  summary: string;
+  id: string; // of the receipt that waits
+  kind: "origin" | "risk";
   session: string;
   label: string;
   tool: string;
+  title: string;
+  workspaceId?: string;
+  resource?: string;
+  summary: string;
+  reason: string;
+  command?: string;
+  origin?: string;
+  rule?: string; // what "do not ask again" would cover
+  arguments?: unknown;
+  requested: string;
   expires: string;
+  outcome?: string; // in approval.settled: approved, denied, expired, withdrawn
 }
 
 export interface Session {
   id: string;
   label: string;
+  pid?: number;
+  opened: string;
   scopes: string[];
   workspaces: string[];
   origins: string[];
+  rules: string[]; // commands that no longer ask
   policy: string;
-  opened: string;
+  yolo?: boolean;
+  leases: string[]; // resources that it may type or click on
+  running: number;
 }
 
 export interface Receipt {
   id: string;
+  session: string;
+  label?: string; // while the session lives
   tool: string;
+  title: string;
+  summary: string;
   state: string;
   effect: string;
-  summary: string;
-  label: string;
-  session: string;
-  created: string;
+  code?: string;
   message?: string;
+  created: string;
+  updated: string;
+}
+
+/** Who may type or click on a panel now: a session, a person, or nobody. */
+export interface Lease {
+  resource: string; // "terminal:ID" or "browser:ID"
+  session?: string;
+  label?: string;
+  person?: boolean;
 }
 
 export interface ModelInfo {
   name: string;
-  window: number;
+  window: number; // 0 unknown
   tools: boolean;
   thinking: boolean;
   vision: boolean;
+  size?: number; // bytes on disk
+  loaded?: boolean;
+  remote?: boolean; // what is said to it leaves this machine
   note?: string;
 }
 
@@ -115,6 +149,7 @@ export interface Connection {
   kind: string;
   baseURL?: string;
   leavesMachine: boolean;
+  hasKey: boolean;
   error?: string;
   models: ModelInfo[];
 }
@@ -124,6 +159,7 @@ export interface AppState {
   instance: string;
   yolo: boolean;
   controlStopped: boolean;
+  storage?: string; // why the ledger takes nothing
   cwd: string;
   deskSeq: number;
   workspaces: Workspace[];

@@ -4,7 +4,7 @@ import { Control } from "./control";
 import { ConnectDialog, NewDialog } from "./dialogs";
 import { Icon } from "./icons";
 import { Panels } from "./panels";
-import { desk, dialog, link, notice, phase, place, waiting, type Place } from "../state/app";
+import { desk, dialog, link, notice, panels, phase, place, waiting, type Place } from "../state/app";
 
 export function App() {
   if (phase.value === "starting") return <p class="center">Opening Lomi…</p>;
@@ -20,7 +20,7 @@ export function App() {
     );
   }
   return (
-    <div class="app" data-place={place.value}>
+    <div class="app" data-place={place.value} data-panels={panels.value.length > 0 && place.value !== "control" ? "some" : "none"}>
       <Banner />
       <ConversationList />
       <main class="middle">{place.value === "control" ? <Control /> : <Chat />}</main>
@@ -36,9 +36,10 @@ export function App() {
 function LoginNeeded() {
   return (
     <div class="center">
-      <h1>Lomi</h1>
+      <img src="/icon.svg" alt="" width="48" height="48" />
+      <h1>This page is not logged in</h1>
       <Notice />
-      <p>This page is not logged in. In a terminal, run</p>
+      <p>In a terminal, run</p>
       <pre>lomi open</pre>
       <p>and follow the link that it prints. A link works once, for 2 minutes.</p>
     </div>
@@ -51,9 +52,26 @@ function Banner() {
   if (!d) return null;
   return (
     <div class="banners" role="status">
-      {d.yolo && <p class="banner danger">YOLO is on: every client and every command runs without asking.</p>}
-      {d.controlStopped && <p class="banner">Agent control is off. Nothing can connect or run until you turn it on in Agent control.</p>}
-      {(link.value === "lost" || link.value === "connecting") && <p class="banner">Connecting to Lomi again… What runs goes on.</p>}
+      {d.yolo && (
+        <p class="banner danger">
+          <Icon name="shield" /> YOLO is on: every client and every command runs without asking.
+        </p>
+      )}
+      {d.storage && (
+        <p class="banner danger">
+          <Icon name="cross" /> No effect can be recorded, so none is carried out: {d.storage}
+        </p>
+      )}
+      {d.controlStopped && (
+        <p class="banner">
+          <Icon name="stop" /> Agent control is off. Nothing can connect or run until you turn it on in Agent control.
+        </p>
+      )}
+      {link.value === "lost" && (
+        <p class="banner">
+          <Icon name="reload" /> Connecting to Lomi again… What runs goes on.
+        </p>
+      )}
     </div>
   );
 }
@@ -84,7 +102,11 @@ function Tabs() {
     >
       <Icon name={icon} />
       <span>{label}</span>
-      {name === "control" && waiting.value > 0 && <span class="count">{waiting.value}</span>}
+      {name === "control" && waiting.value > 0 && (
+        <span class="count" aria-label={`${waiting.value} waiting`}>
+          {waiting.value}
+        </span>
+      )}
     </button>
   );
   return (

@@ -8,9 +8,11 @@ import { useEffect } from "preact/hooks";
 import { Icon } from "./icons";
 import { answer, approvePairing, currentInfo, decide, desk, rejectPairing } from "../state/app";
 import type { ApprovalItem, QuestionItem } from "../state/conversation";
+import type { Approval } from "../state/types";
 
-const quietMs = 500;
+export const quietMs = 500;
 
+/** False until a card has been on the screen for long enough to be read. */
 export function useQuiet(): boolean {
   const ready = useSignal(false);
   useEffect(() => {
@@ -20,42 +22,132 @@ export function useQuiet(): boolean {
   return ready.value;
 }
 
-const outcomes: Record<string, string> = {
-  approved: "You allowed this.",
-  denied: "You did not allow this.",
-  expired: "Nobody answered in time.",
-  cancelled: "This is not asked any more.",
-};
+interface CardProps {
+  id: string;
+  icon: string;
+  title: string;
+  expires?: string | undefined;
+  children: ComponentChildren;
+}
 
-function Card({ title, children }: { title: string; children: ComponentChildren }) {
+export function Card({ id, icon, title, expires, children }: CardProps) {
   return (
-    <section class="card" role="group" aria-label={title}>
-      <h2>
-        <Icon name="shield" /> {title}
-      </h2>
+    <section class="card decision" role="group" aria-labelledby={`title-${id}`} id={`ask-${id}`} tabIndex={-1}>
+      <header>
+        <Icon name={icon} />
+        <h2 id={`title-${id}`}>{title}</h2>
+        {expires && <Remaining until={expires} />}
+      </header>
       {children}
     </section>
   );
 }
 
-export function ApprovalCard({ item }: { item: ApprovalItem }) {
-  const title = item.kind === "origin" ? "Open a new site?" : "Allow this?";
-  if (item.outcome !== "") return <Settled summary={item.summary} outcome={item.outcome} />;
+/** How long a question still waits. It is not read out each second. */
+function Remaining({ until }: { until: string }) {
+  const left = () => Math.max(0, Math.ceil((Date.parse(until) - Date.now()) / 1000));
+  const seconds = useSignal(left());
+  useEffect(() => {
+    const timer = setInterval(() => (seconds.value = left()), 1000);
+    return () => clearInterval(timer);
+  }, [until]);
   return (
-    <Card title={title}>
-      <pre class="summary">{item.summary}</pre>
-      <YesNo onYes={() => void decide(item.id, true)} onNo={() => void decide(item.id, false)} yes="Allow once" />
+    <span class="remaining" title="Then it counts as not answered, and nothing is done">
+      <Icon name="clock" /> {clock(seconds.value)}
+    </span>
+  );
+}
+
+export function clock(seconds: number): string {
+  return `${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, "0")}`;
+}
+
+const outcomes: Record<string, { icon: string; text: string }> = {
+  approved: { icon: "check", text: "You allowed it" },
+  denied: { icon: "cross", text: "You did not allow it" },
+  expired: { icon: "clock", text: "Nobody answered in time" },
+};
+
+function Settled({ summary, outcome }: { summary: string; outcome: string }) {
+  const o = outcomes[outcome] ?? { icon: "stop", text: "No longer asked" };
+  return (
+    <p class="settled">
+      <Icon name={o.icon} />
+      <span>
+        <strong>{o.text}</strong> · <span class="sub">{summary}</span>
+      </span>
+    </p>
+  );
+}
+
+/** A question of the broker about one exact plan, in the conversation that waits for it. */
+export function ApprovalCard({ item }: { item: ApprovalItem }) {
+  if (item.outcome !== "") return <Settled summary={item.summary} outcome={item.outcome} />;
+  const known = desk.value?.approvals.find((a) => a.id === item.id);
+  if (known) return <Decision approval={known} />;
+  return (
+    <Card id={item.id} icon="shield" title={titles[item.kind] ?? "Allow this?"}>
+      <pre class="plan">{item.summary}</pre>
+      <YesNo yes="Allow once" onYes={() => void decide(item.id, true)} onNo={() => void decide(item.id, false)} />
     </Card>
   );
 }
 
-export function YesNo({ yes, onYes, onNo }: { yes: string; onYes: () => void; onNo: () => void }) {
+const titles: Record<string, string> = { origin: "Open a new site?", risk: "Allow this?" };
+
+/** Everything there is to know about a plan, and the answers to it. */
+export function Decision({ approval: a, who }: { approval: Approval; who?: string }) {
+  const yes = (remember: boolean) => void decide(a.id, true, remember);
+  const title = a.kind === "origin" ? "Open a new site?" : a.command ? "Run this command?" : "Allow this?";
+  return (
+    <Card id={a.id} icon={a.kind === "origin" ? "browser" : "shield"} title={who ? `${who}: ${title.toLowerCase()}` : title} expires={a.expires}>
+      <pre class="plan">{a.command || a.origin || a.summary}</pre>
+      <p class="sub">
+        {a.reason ? `${sentence(a.reason)} ` : ""}
+        {a.kind === "origin" ? "Your answer holds for this site until the connection ends." : "Your answer holds for exactly this, once."}
+      </p>
+      {a.arguments !== undefined && (
+        <details class="exact">
+          <summary>The exact input of {a.tool}</summary>
+          <pre class="output">{JSON.stringify(a.arguments, null, 2)}</pre>
+        </details>
+      )}
+      <YesNo
+        yes={a.kind === "origin" ? "Open it" : "Allow once"}
+        onYes={() => yes(false)}
+        onNo={() => void decide(a.id, false)}
+        {...(a.rule ? { rule: a.rule, onAlways: () => yes(true) } : {})}
+      />
+    </Card>
+  );
+}
+
+function sentence(text: string): string {
+  const first = text.charAt(0).toUpperCase() + text.slice(1);
+  return /[.!?]$/.test(first) ? first : `${first}.`;
+}
+
+interface YesNoProps {
+  yes: string;
+  onYes: () => void;
+  onNo: () => void;
+  rule?: string;
+  onAlways?: () => void;
+}
+
+export function YesNo({ yes, onYes, onNo, rule, onAlways }: YesNoProps) {
   const ready = useQuiet();
   return (
     <div class="buttons">
       <button type="button" disabled={!ready} onClick={onNo}>
         Do not allow
       </button>
+      <span class="gap" />
+      {rule && onAlways && (
+        <button type="button" disabled={!ready} onClick={onAlways}>
+          Allow, and do not ask again for&nbsp;<code>{rule}</code>
+        </button>
+      )}
       <button type="button" class="primary" disabled={!ready} onClick={onYes}>
         {yes}
       </button>
@@ -63,45 +155,45 @@ export function YesNo({ yes, onYes, onNo }: { yes: string; onYes: () => void; on
   );
 }
 
-function Settled({ summary, outcome }: { summary: string; outcome: string }) {
-  return (
-    <p class="ending">
-      <Icon name={outcome === "approved" ? "check" : "cross"} /> {summary} — {outcomes[outcome] ?? outcome}
-    </p>
-  );
-}
-
 /** The pairing of this conversation's own session. */
 export function PairingCard({ item }: { item: ApprovalItem }) {
   if (item.outcome !== "") return <Settled summary={item.summary} outcome={item.outcome} />;
-  const workspace = currentInfo.value?.workspaceId;
+  const info = currentInfo.value;
+  const pairing = desk.value?.pairings.find((p) => p.id === item.id);
   return (
-    <Card title="Let this conversation act?">
-      <p>{item.summary}</p>
-      <GrantForm id={item.id} workspaces={workspace ? [workspace] : []} domains={currentInfo.value?.domains ?? ["terminal", "browser"]} />
+    <Card id={item.id} icon="shield" title="Let this conversation act?" expires={pairing?.expires}>
+      <p class="lead">The model asks to use tools for the first time. It gets what you allow here, until you end it.</p>
+      <GrantForm id={item.id} workspaces={info?.workspaceId ? [info.workspaceId] : []} domains={info?.domains.length ? info.domains : ["terminal", "browser"]} only />
     </Card>
   );
 }
 
-const domainWords: Record<string, string> = {
-  terminal: "Terminal: open terminals, run commands, read their output",
-  browser: "Browser: open pages, read them, click and type, take pictures",
+const domainWords: Record<string, { icon: string; name: string; text: string }> = {
+  terminal: { icon: "terminal", name: "Terminal", text: "open terminals, run commands, read their output" },
+  browser: { icon: "browser", name: "Browser", text: "open pages, read them, click and type, take pictures" },
 };
 
 const policies: [string, string][] = [
   ["ask_for_risk", "Ask me before anything risky"],
-  ["ask_always", "Ask me before everything"],
+  ["ask_always", "Ask me before every effect"],
   ["grant", "Do not ask: run what is allowed above"],
 ];
 
+interface GrantProps {
+  id: string;
+  workspaces: string[];
+  domains: string[];
+  only?: boolean; // the workspace is clear from where the question is shown
+}
+
 /** Everything that a grant holds, in plain words. */
-export function GrantForm({ id, workspaces, domains }: { id: string; workspaces: string[]; domains: string[] }) {
+export function GrantForm({ id, workspaces, domains, only }: GrantProps) {
   const chosen = useSignal(new Set(domains));
   const where = useSignal(new Set(workspaces));
   const policy = useSignal("ask_for_risk");
   const origins = useSignal("");
   const ready = useQuiet();
-  const all = desk.value?.workspaces ?? [];
+  const all = (desk.value?.workspaces ?? []).filter((w) => !only || workspaces.includes(w.id));
   const toggle = (set: typeof chosen, value: string) => {
     const next = new Set(set.value);
     if (!next.delete(value)) next.add(value);
@@ -111,48 +203,58 @@ export function GrantForm({ id, workspaces, domains }: { id: string; workspaces:
     approvePairing(id, {
       domains: [...chosen.value],
       workspaces: [...where.value],
-      origins: origins.value.split(/[\s,]+/).filter(Boolean),
+      origins: chosen.value.has("browser") ? origins.value.split(/[\s,]+/).filter(Boolean) : [],
       policy: policy.value,
     });
   return (
     <div class="grant">
       <fieldset>
         <legend>It may use</legend>
-        {Object.entries(domainWords).map(([name, text]) => (
-          <label key={name}>
-            <input type="checkbox" checked={chosen.value.has(name)} onChange={() => toggle(chosen, name)} /> {text}
+        {Object.entries(domainWords).map(([name, d]) => (
+          <label key={name} class="choice">
+            <input type="checkbox" checked={chosen.value.has(name)} onChange={() => toggle(chosen, name)} />
+            <Icon name={d.icon} />
+            <span>
+              {d.name}: <span class="sub">{d.text}</span>
+            </span>
           </label>
         ))}
       </fieldset>
       <fieldset>
         <legend>In</legend>
         {all.map((w) => (
-          <label key={w.id}>
-            <input type="checkbox" checked={where.value.has(w.id)} onChange={() => toggle(where, w.id)} /> {w.projectPath} <span class="sub">{w.name}</span>
+          <label key={w.id} class="choice">
+            <input type="checkbox" checked={where.value.has(w.id)} onChange={() => toggle(where, w.id)} />
+            <Icon name="folder" />
+            <code>{w.projectPath}</code>
           </label>
         ))}
+        {all.length === 0 && <p class="sub">No project is open. Start a conversation in one first.</p>}
       </fieldset>
-      {chosen.value.has("browser") && (
+      <div class="fields">
         <label class="row">
-          Sites it may open without asking
-          <input type="text" placeholder="http://localhost:3000" value={origins.value} onInput={(e) => (origins.value = e.currentTarget.value)} />
+          While it works
+          <select value={policy.value} onChange={(e) => (policy.value = e.currentTarget.value)}>
+            {policies.map(([value, text]) => (
+              <option key={value} value={value}>
+                {text}
+              </option>
+            ))}
+          </select>
         </label>
-      )}
-      <label class="row">
-        While it works
-        <select value={policy.value} onChange={(e) => (policy.value = e.currentTarget.value)}>
-          {policies.map(([value, text]) => (
-            <option key={value} value={value}>
-              {text}
-            </option>
-          ))}
-        </select>
-      </label>
-      <p class="sub">Commands run as you, without a sandbox. The grant ends when the connection does, or when you end it in Agent control.</p>
+        {chosen.value.has("browser") && (
+          <label class="row">
+            Sites it may open without asking
+            <input type="text" placeholder="none; for example http://localhost:3000" value={origins.value} onInput={(e) => (origins.value = e.currentTarget.value)} />
+          </label>
+        )}
+      </div>
+      <p class="sub">Commands run as you, without a sandbox. You can end this at any time in Agent control.</p>
       <div class="buttons">
         <button type="button" disabled={!ready} onClick={() => void rejectPairing(id)}>
           Do not allow
         </button>
+        <span class="gap" />
         <button type="button" class="primary" disabled={!ready || where.value.size === 0 || chosen.value.size === 0} onClick={() => void approve()}>
           Allow
         </button>
@@ -166,16 +268,19 @@ export function QuestionCard({ item }: { item: QuestionItem }) {
   const ready = useQuiet();
   if (item.answer !== null) {
     return (
-      <p class="ending">
-        <Icon name="question" /> {item.question} — <strong>{item.answer}</strong>
+      <p class="settled">
+        <Icon name="question" />
+        <span>
+          {item.question} · <strong>{item.answer === "" ? "Not answered" : item.answer}</strong>
+        </span>
       </p>
     );
   }
   return (
-    <Card title="The model asks you">
-      <p class="text">{item.question}</p>
+    <Card id={item.id} icon="question" title="The model asks you">
+      <p class="text lead">{item.question}</p>
       {item.options.length > 0 ? (
-        <div class="buttons">
+        <div class="buttons start">
           {item.options.map((option) => (
             <button type="button" key={option} disabled={!ready} onClick={() => void answer(item.id, option)}>
               {option}
@@ -190,7 +295,7 @@ export function QuestionCard({ item }: { item: QuestionItem }) {
             if (ready && text.value.trim()) void answer(item.id, text.value.trim());
           }}
         >
-          <input type="text" aria-label="Answer" value={text.value} onInput={(e) => (text.value = e.currentTarget.value)} />
+          <input type="text" class="grow" aria-label="Answer" value={text.value} onInput={(e) => (text.value = e.currentTarget.value)} />
           <button type="submit" class="primary" disabled={!ready || text.value.trim() === ""}>
             Answer
           </button>

@@ -1,28 +1,37 @@
 import { useSignal } from "@preact/signals";
 import { memo } from "preact/compat";
-import { useEffect, useRef } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { ApprovalCard, PairingCard, QuestionCard } from "./approvals";
 import { Icon } from "./icons";
 import { Markdown } from "./markdown";
 import { ModelPicker, NoEngine } from "./models";
 import { ToolCard } from "./tool-card";
-import { conversation, current, currentInfo, desk, dialog, send, stop } from "../state/app";
+import { conversation, current, currentInfo, desk, dialog, draft, loading, model, newTerminal, open, panels, send, setDraft, stop, title, turn, workspace } from "../state/app";
 import type { EndItem, Item, ReplyItem } from "../state/conversation";
 
 export function Chat() {
-  const c = conversation.value;
   if (!current.value) return <Welcome />;
+  const info = currentInfo.value;
   return (
     <section class="chat" aria-label="Conversation">
-      <header class="chat-header">
-        <div>
-          <h1>{c.title || "New conversation"}</h1>
-          <span class="sub">{currentInfo.value?.projectPath}</span>
+      <header class="bar">
+        <div class="bar-title">
+          <h1>{title.value || info?.title || "New conversation"}</h1>
+          <span class="sub path" title={info?.projectPath}>
+            {info?.projectPath}
+          </span>
         </div>
         <ModelPicker />
+        {panels.value.length === 0 && (
+          <button type="button" class="plain wide-only" title="Open a terminal" aria-label="Open a terminal" onClick={() => void newTerminal(workspace.value)}>
+            <Icon name="terminal" />
+          </button>
+        )}
       </header>
-      <Messages />
-      <Composer />
+      <Messages key={current.value} />
+      <WaitingBar />
+      <Composer key={`composer:${current.value}`} />
+      <Announcer />
     </section>
   );
 }
@@ -30,14 +39,18 @@ export function Chat() {
 function Welcome() {
   const usable = desk.value?.connections.some((c) => c.models.length > 0 && c.kind !== "demo") ?? false;
   return (
-    <section class="chat">
+    <section class="chat" aria-label="Welcome">
       <div class="messages">
         <div class="welcome">
+          <img src="/icon.svg" alt="" width="56" height="56" />
           <h1>What shall we do?</h1>
-          <p>Lomi talks with a model that works in your terminals and browser. You decide what it may do, and every effect has a receipt.</p>
+          <p class="lead">
+            Lomi talks with a model that works in your terminals and your browser, beside you. You decide what it may do, you can take over at any moment, and
+            every effect leaves a receipt.
+          </p>
           {!usable && <NoEngine />}
-          <button type="button" class="primary" onClick={() => (dialog.value = "new")}>
-            New conversation
+          <button type="button" class={usable ? "primary large" : "large"} onClick={() => (dialog.value = "new")}>
+            <Icon name="plus" /> New conversation
           </button>
         </div>
       </div>
@@ -45,34 +58,141 @@ function Welcome() {
   );
 }
 
+// How many items are drawn at first, and more of at a time. A conversation of
+// thousands opens with the ones that fill the window.
+const drawn = 120;
+
 /** The messages, held at the end while the person is there, and left alone when not. */
 function Messages() {
   const ref = useRef<HTMLDivElement>(null);
-  const atEnd = useRef(true);
-  const c = conversation.value;
-  useEffect(() => {
-    atEnd.current = true;
-  }, [current.value]);
+  const away = useSignal(false);
+  const count = useSignal(drawn);
+  const before = useRef<number | null>(null); // height below the top, to keep the place
+  const items = conversation.value.items;
+  const first = Math.max(0, items.length - count.value);
+  useLayoutEffect(() => {
+    const element = ref.current;
+    if (!element) return;
+    if (before.current !== null) {
+      element.scrollTop = element.scrollHeight - before.current;
+      before.current = null;
+    } else if (!away.value) element.scrollTop = element.scrollHeight;
+  });
+  // Blocks get their height after they are drawn: stay at the end meanwhile.
   useEffect(() => {
     const element = ref.current;
-    if (element && atEnd.current) element.scrollTop = element.scrollHeight;
-  });
+    if (!element?.firstElementChild) return;
+    const hold = new ResizeObserver(() => {
+      if (!away.value) element.scrollTop = element.scrollHeight;
+    });
+    hold.observe(element);
+    hold.observe(element.firstElementChild);
+    return () => hold.disconnect();
+  }, []);
   const onScroll = () => {
     const element = ref.current;
-    if (element) atEnd.current = element.scrollHeight - element.scrollTop - element.clientHeight < 60;
+    if (element) away.value = element.scrollHeight - element.scrollTop - element.clientHeight > 80;
+  };
+  const earlier = () => {
+    const element = ref.current;
+    if (element) before.current = element.scrollHeight - element.scrollTop;
+    count.value += drawn;
+  };
+  const end = () => {
+    away.value = false;
+    const element = ref.current;
+    if (element) element.scrollTop = element.scrollHeight;
   };
   return (
-    <div class="messages" ref={ref} onScroll={onScroll} role="log" aria-live="polite" aria-label="Messages" tabIndex={0}>
-      {c.items.length === 0 && <p class="hint">Say what you want done. For example: “run the tests and tell me what fails”.</p>}
-      {c.items.map((item) => (
-        <ItemView key={`${item.type}:${item.id}`} item={item} />
-      ))}
-      {c.turn && (
-        <p class="status" role="status">
-          <span class="dots" aria-hidden="true" /> {c.turn.status || "thinking"}
-        </p>
+    <div class="scroller">
+      <div class="messages" ref={ref} onScroll={onScroll} role="log" aria-live="off" aria-label="Messages" tabIndex={0}>
+        <div class="column">
+          {first > 0 && (
+            <button type="button" class="earlier" onClick={earlier}>
+              <Icon name="more" /> Show {Math.min(first, drawn)} earlier of {first}
+            </button>
+          )}
+          {loading.value && <p class="hint">Reading the conversation…</p>}
+          {!loading.value && items.length === 0 && <Examples />}
+          {items.slice(first).map((item) => (
+            <ItemView key={`${item.type}:${item.id}`} item={item} />
+          ))}
+          {turn.value && (
+            <p class="status">
+              <span class="dots" aria-hidden="true">
+                <i />
+                <i />
+                <i />
+              </span>
+              {turn.value.status || "thinking"}
+            </p>
+          )}
+        </div>
+      </div>
+      {away.value && (
+        <button type="button" class="to-end" onClick={end} aria-label="Go to the newest message">
+          <Icon name="down" /> Newest
+        </button>
       )}
     </div>
+  );
+}
+
+function Examples() {
+  const guide = model.value.startsWith("demo/");
+  const examples = guide
+    ? ["run ls -l", "open http://localhost:3000", "what can you do?"]
+    : ["Run the tests and tell me what fails.", "Start the dev server and open its page.", "What changed in this project lately?"];
+  return (
+    <div class="examples">
+      <p class="hint">Say what you want done, or start with one of these.</p>
+      {examples.map((text) => (
+        <button type="button" key={text} onClick={() => setDraft(text)}>
+          {text}
+        </button>
+      ))}
+    </div>
+  );
+}
+
+/** Says that something waits when it is out of sight, and leads there. */
+function WaitingBar() {
+  const waits = open.value;
+  const item = waits[0];
+  if (!item) return null;
+  const go = () => {
+    const card = document.getElementById(`ask-${item.id}`);
+    card?.scrollIntoView({ block: "center" });
+    card?.focus();
+  };
+  return (
+    <div class="waiting-bar">
+      <Icon name={item.type === "question" ? "question" : "shield"} />
+      <span>{waits.length === 1 ? "The model waits for your answer." : `${waits.length} questions wait for your answer.`}</span>
+      <button type="button" onClick={go}>
+        Go to it
+      </button>
+    </div>
+  );
+}
+
+/** What happens, for people who hear the page: states, not every word of a stream. */
+function Announcer() {
+  const was = useRef({ working: false });
+  const working = turn.value !== null;
+  const asked = open.value.length > 0;
+  const last = conversation.peek().items.at(-1);
+  let text = "";
+  if (asked) text = "The model waits for your answer.";
+  else if (working) text = "Working.";
+  else if (was.current.working) text = last?.type === "end" ? endings[last.stopReason] ?? "The turn ended." : "The answer is complete.";
+  useEffect(() => {
+    was.current.working = was.current.working || working;
+  }, [working]);
+  return (
+    <p class="unseen" role="status">
+      {text}
+    </p>
   );
 }
 
@@ -80,8 +200,7 @@ const ItemView = memo(function ItemView({ item }: { item: Item }) {
   switch (item.type) {
     case "user":
       return (
-        <article class="message user">
-          <h2 class="who">You</h2>
+        <article class="message user" aria-label="You">
           <p class="text">{item.text}</p>
         </article>
       );
@@ -93,16 +212,22 @@ const ItemView = memo(function ItemView({ item }: { item: Item }) {
       return item.kind === "pairing" ? <PairingCard item={item} /> : <ApprovalCard item={item} />;
     case "question":
       return <QuestionCard item={item} />;
+    case "note":
+      return (
+        <p class="settled">
+          <Icon name="info" />
+          <span class="sub">{item.text}</span>
+        </p>
+      );
     case "end":
       return <End item={item} />;
   }
 });
 
 function Reply({ item }: { item: ReplyItem }) {
-  if (!item.open && item.parts.every((p) => p.text.trim() === "")) return null;
+  if (item.parts.every((p) => p.text.trim() === "")) return null;
   return (
-    <article class="message reply">
-      <h2 class="who">Lomi</h2>
+    <article class="message reply" aria-label="Lomi">
       {item.parts.map((part, i) =>
         part.text.trim() === "" ? null : part.kind === "thinking" ? (
           <details key={i} class="thinking" open={item.open && i === item.parts.length - 1}>
@@ -129,23 +254,36 @@ const endings: Record<string, string> = {
 
 function End({ item }: { item: EndItem }) {
   const bad = item.stopReason === "failed";
+  // What an interrupted turn says of itself is in our own words already.
+  const error = item.stopReason === "interrupted" ? "" : item.error;
   return (
     <p class={bad ? "ending bad" : "ending"} role={bad ? "alert" : undefined}>
-      <Icon name={bad ? "cross" : "stop"} /> {endings[item.stopReason] ?? ""} {item.error}
+      <Icon name={bad ? "cross" : "stop"} />
+      <span>
+        <strong>{endings[item.stopReason] ?? "The turn ended."}</strong> {error}
+      </span>
     </p>
   );
 }
 
 function Composer() {
-  const text = useSignal("");
   const busy = useSignal(false);
-  const turn = conversation.value.turn;
+  const ref = useRef<HTMLTextAreaElement>(null);
+  const working = turn.value !== null;
+  const text = draft.value;
+  useLayoutEffect(() => {
+    const element = ref.current;
+    if (!element) return;
+    element.style.height = "auto";
+    element.style.height = `${element.scrollHeight}px`;
+  }, [text]);
   const submit = async () => {
-    const said = text.value.trim();
-    if (said === "" || busy.value || turn) return;
+    const said = text.trim();
+    if (said === "" || busy.value || working) return;
     busy.value = true;
-    if (await send(said)) text.value = "";
+    if (await send(said)) setDraft("");
     busy.value = false;
+    ref.current?.focus();
   };
   return (
     <form
@@ -155,28 +293,31 @@ function Composer() {
         void submit();
       }}
     >
-      <textarea
-        aria-label="Message"
-        placeholder="Say what you want done"
-        rows={Math.min(8, Math.max(1, text.value.split("\n").length))}
-        value={text.value}
-        onInput={(e) => (text.value = e.currentTarget.value)}
-        onKeyDown={(e) => {
-          if (e.key === "Enter" && !e.shiftKey && !e.isComposing) {
-            e.preventDefault();
-            void submit();
-          }
-        }}
-      />
-      {turn ? (
-        <button type="button" class="stop" onClick={() => void stop()}>
-          <Icon name="stop" /> Stop
-        </button>
-      ) : (
-        <button type="submit" class="primary" disabled={text.value.trim() === "" || busy.value}>
-          <Icon name="send" /> Send
-        </button>
-      )}
+      <div class="box">
+        <textarea
+          ref={ref}
+          aria-label="Message"
+          placeholder={working ? "You can write the next message meanwhile" : "Say what you want done"}
+          rows={1}
+          value={text}
+          onInput={(e) => setDraft(e.currentTarget.value)}
+          onKeyDown={(e) => {
+            if (e.key === "Enter" && !e.shiftKey && !e.isComposing) {
+              e.preventDefault();
+              void submit();
+            }
+          }}
+        />
+        {working ? (
+          <button type="button" class="stop" onClick={() => void stop()}>
+            <Icon name="stop" /> Stop
+          </button>
+        ) : (
+          <button type="submit" class="primary" disabled={text.trim() === "" || busy.value}>
+            <Icon name="send" /> Send
+          </button>
+        )}
+      </div>
     </form>
   );
 }

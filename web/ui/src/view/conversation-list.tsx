@@ -1,28 +1,27 @@
+import { useSignal } from "@preact/signals";
 import { Icon } from "./icons";
 import { current, desk, dialog, place, remove, show, waiting } from "../state/app";
-import { useSignal } from "@preact/signals";
+import type { ConversationInfo } from "../state/types";
 
 export function ConversationList() {
   const asking = useSignal("");
-  const list = desk.value?.conversations ?? [];
-  const sorted = [...list].sort((a, b) => (a.updatedAt < b.updatedAt ? 1 : -1));
+  const sorted = [...(desk.value?.conversations ?? [])].sort((a, b) => (a.updatedAt < b.updatedAt ? 1 : -1));
   return (
     <aside class="list" aria-label="Conversations">
       <header>
-        <img src="/icon.svg" alt="" width="24" height="24" />
+        <img src="/icon.svg" alt="" width="26" height="26" />
         <strong>Lomi</strong>
-        <button type="button" class="plain" title="New conversation" aria-label="New conversation" onClick={() => (dialog.value = "new")}>
-          <Icon name="plus" />
+        <button type="button" class="new" onClick={() => (dialog.value = "new")}>
+          <Icon name="plus" /> New
         </button>
       </header>
       <ul>
         {sorted.map((c) => (
-          <li key={c.id} class={c.id === current.value ? "chosen" : ""}>
+          <li key={c.id} class={c.id === current.value && place.value !== "control" ? "chosen" : ""}>
             <button type="button" class="plain title" aria-current={c.id === current.value ? "true" : undefined} onClick={() => void show(c.id)}>
               <span class="name">{c.title || "New conversation"}</span>
               <span class="sub">
-                {c.turn ? "working · " : ""}
-                {folderName(c.projectPath)} · {c.model}
+                {c.turn ? <span class="working">working</span> : age(c)} · {folderName(c.projectPath)}
               </span>
             </button>
             {asking.value === c.id ? (
@@ -35,7 +34,7 @@ export function ConversationList() {
                 </button>
               </span>
             ) : (
-              <button type="button" class="plain delete" aria-label={`Delete ${c.title || "conversation"}`} onClick={() => (asking.value = c.id)}>
+              <button type="button" class="plain delete" title="Delete" aria-label={`Delete ${c.title || "conversation"}`} onClick={() => (asking.value = c.id)}>
                 <Icon name="trash" />
               </button>
             )}
@@ -44,14 +43,25 @@ export function ConversationList() {
         {sorted.length === 0 && <li class="empty">No conversation yet.</li>}
       </ul>
       <footer>
-        <button type="button" class="plain wide" aria-current={place.value === "control" ? "page" : undefined} onClick={() => (place.value = place.value === "control" ? "chat" : "control")}>
+        <button type="button" class={`plain wide ${waiting.value > 0 ? "calls" : ""}`} aria-current={place.value === "control" ? "page" : undefined} onClick={() => (place.value = place.value === "control" ? "chat" : "control")}>
           <Icon name="shield" /> Agent control
-          {waiting.value > 0 && <span class="count">{waiting.value}</span>}
+          {waiting.value > 0 && (
+            <span class="count" aria-label={`${waiting.value} waiting`}>
+              {waiting.value}
+            </span>
+          )}
         </button>
-        <span class="sub">Lomi {desk.value?.version}</span>
+        <span class="sub version">Lomi {desk.value?.version}</span>
       </footer>
     </aside>
   );
+}
+
+function age(c: ConversationInfo): string {
+  const at = new Date(c.updatedAt);
+  const today = new Date();
+  if (at.toDateString() === today.toDateString()) return at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+  return at.toLocaleDateString([], { day: "numeric", month: "short" });
 }
 
 export function folderName(path: string): string {

@@ -70,12 +70,15 @@ export function NewDialog() {
           <ModelSelect label="Model for the conversation" value={model.value} onChange={(m) => (model.value = m)} />
         </label>
         <fieldset>
-          <legend>Tools to offer (you grant them when they are first used)</legend>
+          <legend>Tools to offer</legend>
           {["terminal", "browser"].map((name) => (
-            <label key={name}>
-              <input type="checkbox" checked={domains.value.has(name)} onChange={() => toggle(name)} /> {name}
+            <label key={name} class="choice">
+              <input type="checkbox" checked={domains.value.has(name)} onChange={() => toggle(name)} />
+              <Icon name={name} />
+              <span>{name === "terminal" ? "Terminal" : "Browser"}</span>
             </label>
           ))}
+          <p class="sub">Nothing is allowed yet: you are asked when the model first uses one.</p>
         </fieldset>
         <div class="buttons">
           <button type="submit" class="primary" disabled={busy.value || path.value.trim() === ""}>

@@ -27,10 +27,9 @@ function start(): Worker {
 }
 
 /** Colours one code element in place, unless it is gone by then. */
-export async function highlight(code: HTMLElement, signal: AbortSignal): Promise<void> {
-  const language = /language-([\w+-]+)/.exec(code.className)?.[1];
+export async function highlight(code: HTMLElement, language: string, signal: AbortSignal): Promise<void> {
   const text = code.textContent ?? "";
-  if (!language || text.length > longest) return;
+  if (!language || language === "text" || text.length > longest) return;
   const html = await ask(language, text);
   if (html === null || signal.aborted) return;
   code.replaceChildren(DOMPurify.sanitize(html, { ALLOWED_TAGS: ["span"], ALLOWED_ATTR: ["class"], RETURN_DOM_FRAGMENT: true }));

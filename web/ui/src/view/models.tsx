@@ -1,51 +1,53 @@
 import { useSignal } from "@preact/signals";
-import { attempt, chooseModel, conversation, desk, dialog, refreshModels } from "../state/app";
-import type { Connection } from "../state/types";
-
-/** Every model there is, by connection; a model that leaves this machine says so. */
-export function modelOptions(connections: Connection[]): { connection: Connection; names: string[] }[] {
-  return connections.map((connection) => ({ connection, names: connection.models.map((m) => `${connection.name}/${m.name}`) }));
-}
+import { attempt, chooseModel, create, desk, dialog, model, refreshModels, usage } from "../state/app";
+import type { Connection, ModelInfo } from "../state/types";
 
 export function ModelSelect({ value, onChange, label }: { value: string; onChange: (model: string) => void; label: string }) {
-  const groups = modelOptions(desk.value?.connections ?? []);
-  const known = groups.some((g) => g.names.includes(value));
+  const connections = desk.value?.connections ?? [];
+  const known = connections.some((c) => c.models.some((m) => `${c.name}/${m.name}` === value));
   return (
     <select aria-label={label} value={value} onChange={(e) => onChange(e.currentTarget.value)}>
       {!known && value !== "" && <option value={value}>{value} (not there)</option>}
-      {groups.map(({ connection, names }) => (
-        <optgroup key={connection.name} label={groupLabel(connection)}>
-          {names.map((name) => (
-            <option key={name} value={name}>
-              {name === "demo/guide" ? "demo/guide (no language model)" : name}
+      {connections.map((c) => (
+        <optgroup key={c.name} label={c.leavesMachine ? `${c.name} (leaves this machine)` : c.name}>
+          {c.models.map((m) => (
+            <option key={m.name} value={`${c.name}/${m.name}`}>
+              {modelWords(c, m)}
             </option>
           ))}
-          {names.length === 0 && <option disabled>{connection.error ?? "no model"}</option>}
+          {c.models.length === 0 && <option disabled>{c.error ? "cannot be reached" : "no model"}</option>}
         </optgroup>
       ))}
     </select>
   );
 }
 
-function groupLabel(c: Connection): string {
-  return c.leavesMachine ? `${c.name} — leaves this machine` : c.name;
+/** A model's name with what a person should know before choosing it. */
+export function modelWords(c: Connection, m: ModelInfo): string {
+  const marks = [];
+  if (c.kind === "demo") marks.push("no language model");
+  else if (!m.tools) marks.push("cannot use tools");
+  if (m.remote && !c.leavesMachine) marks.push("leaves this machine");
+  return `${c.name}/${m.name}${marks.length > 0 ? ` (${marks.join(", ")})` : ""}`;
 }
 
 export function ModelPicker() {
-  const c = conversation.value;
-  const connection = desk.value?.connections.find((x) => c.model.startsWith(`${x.name}/`));
-  const info = connection?.models.find((m) => `${connection.name}/${m.name}` === c.model);
-  const used = c.usage && c.usage.contextWindow > 0 ? Math.round((c.usage.inputTokens / c.usage.contextWindow) * 100) : null;
+  const name = model.value;
+  const connection = desk.value?.connections.find((x) => name.startsWith(`${x.name}/`));
+  const info = connection?.models.find((m) => `${connection.name}/${m.name}` === name);
+  const u = usage.value;
+  const used = u && u.contextWindow > 0 ? Math.round((u.inputTokens / u.contextWindow) * 100) : null;
   return (
     <div class="picker">
-      <ModelSelect label="Model" value={c.model} onChange={(m) => void chooseModel(m)} />
-      {connection?.leavesMachine && <span class="mark">leaves this machine</span>}
+      {(connection?.leavesMachine || info?.remote) && <span class="mark">leaves this machine</span>}
       {used !== null && (
-        <span class="sub" title={`${c.usage?.inputTokens} of ${c.usage?.contextWindow} tokens`}>
-          window {used} % full
+        <span class="sub gauge" title={`${u?.inputTokens} of ${u?.contextWindow} tokens`}>
+          <meter min={0} max={100} high={80} value={used} aria-label="The model's window" /> {used} %
         </span>
       )}
-      {info?.note && <span class="sub">{info.note}</span>}
+      <span title={info?.note}>
+        <ModelSelect label="Model" value={name} onChange={(m) => void chooseModel(m)} />
+      </span>
     </div>
   );
 }
@@ -59,27 +61,44 @@ export function NoEngine() {
     await attempt(refreshModels);
     busy.value = false;
   };
+  const guide = () => void create(desk.value?.workspaces[0]?.projectPath ?? desk.value?.cwd ?? "", "demo/guide", ["terminal", "browser"]);
   return (
-    <div class="card" role="group" aria-label="No model engine">
+    <section class="card" role="group" aria-label="No model engine">
       <h2>No model engine can be reached</h2>
-      <p class="sub">{ollama?.error ?? "There is no connection to a model."}</p>
-      <ol>
+      <p class="sub" title={ollama?.error}>
+        {ollama?.baseURL ? `Ollama does not answer at ${ollama.baseURL}.` : "There is no connection to a model."} There are three ways on:
+      </p>
+      <ol class="ways">
         <li>
-          Start Ollama, or install it from ollama.com, then fetch a model: <code>ollama pull qwen3:4b</code>{" "}
+          <div>
+            <strong>Start or install Ollama</strong>
+            <span class="sub">
+              From ollama.com; then fetch a model: <code>ollama pull qwen3:4b</code>
+            </span>
+          </div>
           <button type="button" disabled={busy.value} onClick={() => void retry()}>
             {busy.value ? "Looking…" : "Look again"}
           </button>
         </li>
         <li>
+          <div>
+            <strong>Connect a hosted model</strong>
+            <span class="sub">What you say then leaves this machine.</span>
+          </div>
           <button type="button" onClick={() => (dialog.value = "connect")}>
-            Connect a hosted model
-          </button>{" "}
-          <span class="sub">What you say then leaves this machine.</span>
+            Connect…
+          </button>
         </li>
         <li>
-          Try the guide: start a conversation with <code>demo/guide</code>. It is no language model, and uses the same tools.
+          <div>
+            <strong>Try the guide</strong>
+            <span class="sub">A few fixed phrases and no language model, with the same tools.</span>
+          </div>
+          <button type="button" class="primary" onClick={guide}>
+            Try it
+          </button>
         </li>
       </ol>
-    </div>
+    </section>
   );
 }

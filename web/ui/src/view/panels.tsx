@@ -2,40 +2,105 @@ import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { Icon } from "./icons";
 import { ScreenSocket, type PanelState } from "../net/panel-socket";
-import { closePanel, currentInfo, desk, newTerminal, shownPanel } from "../state/app";
+import { closePanel, desk, newTerminal, panels, shownPanel, workspace } from "../state/app";
 import { openTerminal } from "../term/terminal";
 import type { Panel, ScreenInput, ScreenMeta } from "../state/types";
 
 /** The terminals and browser pages of the workspace that is shown, side by side with the chat. */
 export function Panels() {
-  const workspace = currentInfo.value?.workspaceId ?? desk.value?.workspaces[0]?.id ?? "";
-  const panels = (desk.value?.panels ?? []).filter((p) => p.workspaceId === workspace);
-  const shown = panels.find((p) => p.id === shownPanel.value) ?? panels.at(-1);
+  const list = panels.value;
+  const shown = list.find((p) => p.id === shownPanel.value) ?? list.at(-1);
+  const step = (e: KeyboardEvent) => {
+    const by = e.key === "ArrowRight" ? 1 : e.key === "ArrowLeft" ? -1 : 0;
+    const to = list[(list.findIndex((p) => p.id === shown?.id) + by + list.length) % list.length];
+    if (by === 0 || !to) return;
+    e.preventDefault();
+    shownPanel.value = to.id;
+    document.getElementById(`tab-${to.id}`)?.focus();
+  };
   return (
     <aside class="panels" aria-label="Panels">
-      <div class="panel-tabs" role="tablist" aria-label="Panels">
-        {panels.map((p) => (
-          <span class="panel-tab" key={p.id}>
-            <button type="button" role="tab" aria-selected={p.id === shown?.id} onClick={() => (shownPanel.value = p.id)}>
-              <Icon name={p.kind} /> {p.title || p.kind}
-              {p.runtimeState === "exited" && <span class="sub"> ended</span>}
-            </button>
-            <button type="button" class="plain" aria-label={`Close ${p.title || p.kind}`} onClick={() => void closePanel(p.id)}>
-              <Icon name="close" />
-            </button>
-          </span>
-        ))}
-        {workspace && (
-          <button type="button" class="plain" title="New terminal" aria-label="New terminal" onClick={() => void newTerminal(workspace)}>
+      <div class="panel-tabs">
+        <div class="tablist" role="tablist" aria-label="Panels" onKeyDown={step}>
+          {list.map((p) => (
+            <span class="panel-tab" key={p.id} role="presentation">
+              <button
+                type="button"
+                role="tab"
+                id={`tab-${p.id}`}
+                aria-selected={p.id === shown?.id}
+                aria-controls="panel-shown"
+                tabIndex={p.id === shown?.id ? 0 : -1}
+                title={p.title || p.kind}
+                onClick={() => (shownPanel.value = p.id)}
+              >
+                <Icon name={p.kind} />
+                <span class="tab-title">{p.title || p.kind}</span>
+                {p.runtimeState === "exited" && <span class="sub">ended</span>}
+              </button>
+              <button type="button" class="plain" aria-label={`Close ${p.title || p.kind}`} title="Close" onClick={() => void closePanel(p.id)}>
+                <Icon name="close" />
+              </button>
+            </span>
+          ))}
+        </div>
+        {workspace.value && (
+          <button type="button" class="plain" title="New terminal" aria-label="New terminal" onClick={() => void newTerminal(workspace.value)}>
             <Icon name="plus" />
           </button>
         )}
       </div>
-      {!shown && <p class="hint">Terminals and browser pages that you or an agent open are shown here.</p>}
+      {!shown && (
+        <div class="no-panel">
+          <Icon name="terminal" />
+          <p>Terminals and browser pages that you or an agent open are shown here.</p>
+          {workspace.value && (
+            <button type="button" onClick={() => void newTerminal(workspace.value)}>
+              Open a terminal
+            </button>
+          )}
+        </div>
+      )}
       {shown?.kind === "terminal" && <TerminalPanel key={shown.id} panel={shown} />}
       {shown?.kind === "browser" && <BrowserPanel key={shown.id} panel={shown} />}
+      {shown && <Driver panel={shown} />}
     </aside>
   );
+}
+
+/** Who may type or click here now. */
+function Driver({ panel }: { panel: Panel }) {
+  const lease = desk.value?.leases[`${panel.kind}:${panel.id}`];
+  const hand = panel.kind === "terminal" ? "Typing" : "Clicking or typing";
+  return (
+    <p class={`driver ${lease?.session ? "agent" : ""}`} role="status">
+      {lease?.session ? (
+        <>
+          <Icon name="shield" />
+          <span>
+            <strong>{shortLabel(lease.label ?? "An agent")}</strong> works here. {hand} takes over.
+          </span>
+        </>
+      ) : lease?.person ? (
+        <>
+          <Icon name="person" />
+          <span>
+            <strong>You took over.</strong> An agent has to ask for it again.
+          </span>
+        </>
+      ) : (
+        <>
+          <Icon name="person" />
+          <span>Nobody else works here.</span>
+        </>
+      )}
+    </p>
+  );
+}
+
+/** A label without the number that tells conversations apart. */
+export function shortLabel(label: string): string {
+  return label.replace(/ ([0-9a-f]{6})[0-9a-f]{26}$/, " $1");
 }
 
 const stateWords: Record<PanelState, string> = {
@@ -55,7 +120,7 @@ function TerminalPanel({ panel }: { panel: Panel }) {
     return () => view.dispose();
   }, [panel.id]);
   return (
-    <div class="panel-body terminal" role="tabpanel">
+    <div class="panel-body terminal" role="tabpanel" id="panel-shown" aria-labelledby={`tab-${panel.id}`}>
       <div class="xterm-host" ref={ref} />
       {stateWords[state.value] && (
         <p class="panel-state" role="status">
@@ -66,6 +131,7 @@ function TerminalPanel({ panel }: { panel: Panel }) {
   );
 }
 
+const historyWords = { back: "Back", forward: "Forward", reload: "Load again" };
 const buttons = ["left", "middle", "right"] as const;
 
 function modifiers(e: MouseEvent | KeyboardEvent): number {
@@ -143,7 +209,7 @@ function BrowserPanel({ panel }: { panel: Panel }) {
     act({ type: "key", action: event, key: e.key, code: e.code, keyCode: e.keyCode, text: printable ? e.key : "", modifiers: modifiers(e) });
   };
   return (
-    <div class="panel-body browser" role="tabpanel">
+    <div class="panel-body browser" role="tabpanel" id="panel-shown" aria-labelledby={`tab-${panel.id}`}>
       <form
         class="address"
         onSubmit={(e) => {
@@ -152,13 +218,13 @@ function BrowserPanel({ panel }: { panel: Panel }) {
         }}
       >
         {(["back", "forward", "reload"] as const).map((name) => (
-          <button type="button" class="plain" key={name} aria-label={name} title={name} onClick={() => act({ type: "history", key: name })}>
+          <button type="button" class="plain" key={name} aria-label={historyWords[name]} title={historyWords[name]} onClick={() => act({ type: "history", key: name })}>
             <Icon name={name} />
           </button>
         ))}
-        <input type="text" aria-label="Address" value={address.value} onInput={(e) => (address.value = e.currentTarget.value)} />
+        <input type="text" inputMode="url" spellcheck={false} aria-label="Address" value={address.value} onInput={(e) => (address.value = e.currentTarget.value)} />
       </form>
-      <p class="page-title">{meta.value.title}</p>
+      {meta.value.title && <p class="page-title">{meta.value.title}</p>}
       <div class="canvas-host">
         <canvas
           ref={canvas}
