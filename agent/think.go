@@ -119,11 +119,8 @@ func (t *Turn) read(ctx context.Context) error {
 		Messages:        t.cfg.Window.Messages(),
 		Tools:           t.specs,
 		MaxOutputTokens: t.cfg.Window.sending(t.specs),
-		Window:          t.cfg.Window.cfg.Tokens,
+		Window:          t.cfg.Window.asked,
 		Thinking:        t.thinking,
-	}
-	if t.cfg.Window.cfg.Tokens == defaultWindow {
-		request.Window = 0 // unknown stays the engine's choice
 	}
 	for delta, err := range t.cfg.Model.Stream(ctx, request) {
 		if err != nil {

@@ -39,6 +39,7 @@ type WindowConfig struct {
 // cache holds. It belongs to one turn at a time.
 type Window struct {
 	cfg      WindowConfig
+	asked    int // what the engine is asked for: one fixed value, 0 leaves it to it
 	messages []models.Message
 	ids      map[string]bool // of all calls so far, compacted ones included
 
@@ -51,13 +52,14 @@ type Window struct {
 
 // NewWindow returns a window that holds history, repaired.
 func NewWindow(cfg WindowConfig, history []models.Message) *Window {
+	asked := max(cfg.Tokens, 0)
 	if cfg.Tokens <= 0 {
 		cfg.Tokens = defaultWindow
 	}
 	if cfg.MaxOutput <= 0 {
 		cfg.MaxOutput = defaultMaxOutput
 	}
-	w := &Window{cfg: cfg, ids: map[string]bool{}, ratio: firstRatio}
+	w := &Window{cfg: cfg, asked: asked, ids: map[string]bool{}, ratio: firstRatio}
 	for _, m := range Repair(history) {
 		w.Add(m)
 	}

@@ -252,6 +252,22 @@ func TestBug31PictureForABlindModel(t *testing.T) {
 	}
 }
 
+// TestWindowAskedForIsFixed asks for one value in every request, because another
+// one makes the engine load the model anew; an unknown window is left to it.
+func TestWindowAskedForIsFixed(t *testing.T) {
+	for _, tokens := range []int{0, 8192, defaultWindow} {
+		b := newBench(t, Limits{}, WindowConfig{Tokens: tokens},
+			deltas(nil, callDelta("a", "do", `{}`), models.Delta{Kind: models.DeltaUsage, Usage: &models.Usage{InputTokens: 50, ContextWindow: 4096}}, finish(models.FinishCalls)),
+			says("done"))
+		b.turn.Run(t.Context())
+		for i, r := range b.model.requests {
+			if r.Window != tokens {
+				t.Errorf("request %d asks for a window of %d, want %d", i, r.Window, tokens)
+			}
+		}
+	}
+}
+
 func TestShorten(t *testing.T) {
 	text := strings.Repeat("äöü€", 5000)
 	for _, limit := range []int{500, 3000, 6001, 60000} {

@@ -156,7 +156,7 @@ func (s *Service) Create(ctx context.Context, req CreateRequest) (Conversation, 
 	if len(req.Domains) == 0 {
 		req.Domains = []string{"terminal", "browser"}
 	}
-	if err := checkDomains(req.Domains); err != nil {
+	if err := errors.Join(checkDomains(req.Domains), checkModel(req.Model)); err != nil {
 		return Conversation{}, err
 	}
 	title := clip(req.Title, maxTitle)
@@ -186,6 +186,15 @@ func checkDomains(domains []string) error {
 		if !control.ValidID(d) {
 			return fmt.Errorf("%w: a domain is one word, such as terminal", ErrInvalid)
 		}
+	}
+	return nil
+}
+
+// checkModel bounds a model's name: it goes into lists and logs.
+func checkModel(name string) error {
+	const longest = 200
+	if len(name) > longest || name != clip(name, longest) {
+		return fmt.Errorf("%w: a model is named like ollama/qwen3:4b", ErrInvalid)
 	}
 	return nil
 }
@@ -241,7 +250,7 @@ func (s *Service) Log(ctx context.Context, id string) (*Log, error) {
 
 // Send takes a person's message and starts the turn that answers it.
 func (s *Service) Send(ctx context.Context, id string, req SendRequest) (Sent, error) {
-	if err := checkMessage(req.Text); err != nil {
+	if err := errors.Join(checkMessage(req.Text), checkModel(req.Model)); err != nil {
 		return Sent{}, err
 	}
 	c, err := s.open(ctx, id)
@@ -420,6 +429,11 @@ func (s *Service) Settings(ctx context.Context, id string, req SettingsRequest) 
 	}
 	if req.Domains != nil {
 		if err := checkDomains(*req.Domains); err != nil {
+			return Conversation{}, err
+		}
+	}
+	if req.Model != nil {
+		if err := checkModel(*req.Model); err != nil {
 			return Conversation{}, err
 		}
 	}

@@ -413,6 +413,9 @@ func TestMessageBounds(t *testing.T) {
 				t.Errorf("message of %d bytes: %v", len(text), err)
 			}
 		}
+		if _, err := b.service.Send(t.Context(), b.conv, SendRequest{Text: "x", Model: "a\nb"}); !errors.Is(err, ErrInvalid) {
+			t.Errorf("model of two lines: %v", err)
+		}
 		if _, err := b.service.Send(t.Context(), "nope", SendRequest{Text: "x"}); !errors.Is(err, ErrNotFound) {
 			t.Errorf("unknown conversation: %v", err)
 		}
