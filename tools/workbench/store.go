@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"lomi/broker/control"
@@ -80,14 +81,21 @@ func (w *Workbench) setAside(why error) error {
 	return nil
 }
 
-// save replaces the file in one step. The mutex is held; only opening a
-// project saves, so no shell or page ever waits for this.
-func (w *Workbench) save() error {
-	stored := file{Version: fileVersion, Projects: w.sortedProjects()}
+// file is what is stored. The mutex is held.
+func (w *Workbench) file() file {
+	stored := file{Version: fileVersion}
 	for _, id := range w.order {
 		ws := w.workspaces[id]
 		stored.Workspaces = append(stored.Workspaces, fileWorkspace{ID: ws.id, Name: ws.name, Project: ws.project})
+		if p := w.projects[ws.project]; !slices.Contains(stored.Projects, p) {
+			stored.Projects = append(stored.Projects, p)
+		}
 	}
+	return stored
+}
+
+// save replaces the file in one step.
+func (w *Workbench) save(stored file) error {
 	raw, err := json.MarshalIndent(stored, "", "\t")
 	if err != nil {
 		return fmt.Errorf("encoding the workbench: %w", err)

@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -62,6 +61,7 @@ type Workbench struct {
 	cfg     Config
 	log     *slog.Logger
 	cursors cursors
+	opening sync.Mutex // held while a project is opened and stored
 
 	mu         sync.RWMutex
 	projects   map[string]project
@@ -121,30 +121,46 @@ func (w *Workbench) OpenProject(_ context.Context, path, name string) (control.W
 	if err := checkText("name", name, maxName); err != nil {
 		return control.Workspace{}, err
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, id := range w.order {
-		if w.projects[w.workspaces[id].project].Path == path {
-			return w.public(w.workspaces[id]), nil
-		}
-	}
-	if len(w.workspaces) >= maxWorkspaces {
+	// Only this method changes projects, and only under opening, so what is
+	// read and stored here stays true while the disk is waited for; mu is not
+	// held then, because every admission of the broker reads the workbench.
+	w.opening.Lock()
+	defer w.opening.Unlock()
+	w.mu.RLock()
+	open, is := w.openAt(path)
+	stored, revision := w.file(), w.domain
+	w.mu.RUnlock()
+	switch {
+	case is:
+		return open, nil
+	case len(stored.Workspaces) >= maxWorkspaces:
 		return control.Workspace{}, control.Errorf(control.ResourceExhausted, "at most %d workspaces are open", maxWorkspaces)
 	}
 	p := project{ID: control.NewID(), Name: name, Path: path}
-	ws := &workspace{id: control.NewID(), name: name, project: p.ID, revision: w.domain}
-	w.projects[p.ID], w.workspaces[ws.id] = p, ws
-	w.order = append(w.order, ws.id)
-	if err := w.save(); err != nil {
-		delete(w.projects, p.ID)
-		delete(w.workspaces, ws.id)
-		w.order = w.order[:len(w.order)-1]
+	ws := &workspace{id: control.NewID(), name: name, project: p.ID, revision: revision}
+	stored.Projects = append(stored.Projects, p)
+	stored.Workspaces = append(stored.Workspaces, fileWorkspace{ID: ws.id, Name: name, Project: p.ID})
+	if err := w.save(stored); err != nil {
 		return control.Workspace{}, fmt.Errorf("%w: %w", control.Errorf(control.StorageUnavailable, "the project could not be stored"), err)
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.projects[p.ID], w.workspaces[ws.id] = p, ws
+	w.order = append(w.order, ws.id)
 	w.domain++
 	public := w.public(ws)
 	w.cfg.Changed("workspace.added", public)
 	return public, nil
+}
+
+// openAt finds the first workspace of the project at a path.
+func (w *Workbench) openAt(path string) (control.Workspace, bool) {
+	for _, id := range w.order {
+		if w.projects[w.workspaces[id].project].Path == path {
+			return w.public(w.workspaces[id]), true
+		}
+	}
+	return control.Workspace{}, false
 }
 
 // canonical gives the one path of a folder that exists.
@@ -365,9 +381,4 @@ func (w *Workbench) RemovePanel(_ context.Context, id string) error {
 	w.moved(ws, by)
 	w.cfg.Changed("panel.removed", p)
 	return nil
-}
-
-// sortedProjects is the order in which the file lists them.
-func (w *Workbench) sortedProjects() []project {
-	return slices.SortedFunc(maps.Values(w.projects), func(a, b project) int { return strings.Compare(a.ID, b.ID) })
 }

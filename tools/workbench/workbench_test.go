@@ -117,6 +117,36 @@ func TestOpenProjectRefuses(t *testing.T) {
 	}
 }
 
+func TestOpeningAtOnceMakesOneProject(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "workbench.json")
+	w, _ := open(t, path)
+	folders := []string{t.TempDir(), t.TempDir()}
+	var wg sync.WaitGroup
+	for i := range 16 {
+		wg.Go(func() {
+			if _, err := w.OpenProject(t.Context(), folders[i%2], ""); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	again, _ := open(t, path)
+	if a, b := len(w.Workspaces()), len(again.Workspaces()); a != 2 || b != 2 {
+		t.Errorf("%d workspaces, %d after a restart", a, b)
+	}
+}
+
+func TestProjectThatCannotBeStoredIsNotOpen(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	w, _ := open(t, filepath.Join(dir, "workbench.json")) // a folder that is not there
+	if _, err := w.OpenProject(t.Context(), t.TempDir(), ""); code(err) != control.StorageUnavailable {
+		t.Errorf("got %v", err)
+	}
+	if n := len(w.Workspaces()); n != 0 {
+		t.Errorf("%d workspaces", n)
+	}
+}
+
 func TestDamagedFileIsKeptAside(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "workbench.json")
