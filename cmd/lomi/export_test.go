@@ -1,0 +1,4 @@
+package main
+
+// Main is the program, for the tests that run it as a command.
+var Main = main
