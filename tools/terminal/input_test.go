@@ -207,3 +207,18 @@ func TestTargets(t *testing.T) {
 	b.press("ctrl_d")
 	<-done
 }
+
+func TestOtherAgentIsProtected(t *testing.T) {
+	b := startBench(t, "/bin/bash")
+	if err := os.Symlink("/bin/cat", filepath.Join(b.desk.project, "claude")); err != nil {
+		t.Fatal(err)
+	}
+	done := b.startRun("./claude", "", freePermit())
+	b.eventually("the agent runs", func() bool { return b.output().Foreground == "claude" })
+	_, err := b.input(catalog.Input{Type: "text", Text: "yes\n"})
+	wantCode(t, err, control.ProtectedOriginTerminal)
+	if err := b.m.Type(t.Context(), b.t.panel.ID, []byte("\x04")); err != nil { // a person may
+		t.Fatal(err)
+	}
+	<-done
+}
