@@ -198,7 +198,11 @@ func (b *Browser) carryOut(ctx context.Context, permit *broker.Permit, call brok
 	case *browser.ScreenshotRequest:
 		return b.shoot(ctx, call, p, r)
 	}
-	ctx, cancel := context.WithTimeout(ctx, opBound)
+	bound := opBound
+	if call.Tool.ReadOnly {
+		bound = readBound
+	}
+	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
 	switch r := call.Request.(type) {
 	case *browser.SnapshotRequest:

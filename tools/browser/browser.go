@@ -34,8 +34,6 @@ type Desk interface {
 	AddPanel(ctx context.Context, panel control.Panel, expectedRevision string) (string, error)
 	// UpdatePanel replaces the panel of the same id.
 	UpdatePanel(ctx context.Context, panel control.Panel) error
-	// RemovePanel takes a panel back that did not come to life.
-	RemovePanel(ctx context.Context, id string) error
 	// Panel finds a panel.
 	Panel(id string) (control.Panel, bool)
 }

@@ -75,13 +75,6 @@ func (d *desk) UpdatePanel(_ context.Context, p control.Panel) error {
 	return nil
 }
 
-func (d *desk) RemovePanel(_ context.Context, id string) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.panels, id)
-	return nil
-}
-
 func (d *desk) Panel(id string) (control.Panel, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -201,6 +194,7 @@ func html(body string) http.HandlerFunc {
 func (r *rig) do(t testing.TB, request any) (broker.Result, error) {
 	t.Helper()
 	call := broker.Call{Request: request, Session: "alice"}
+	_, call.Tool.ReadOnly = request.(*browser.SnapshotRequest)
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	target, err := r.Resolve(ctx, call)

@@ -30,6 +30,9 @@ const (
 const (
 	// opBound is how long one operation may use a page (broker spec 7.2).
 	opBound = 3 * time.Second
+	// readBound is how long a snapshot may take of a page that is hard to lay
+	// out.
+	readBound = 4500 * time.Millisecond
 	// maxNotes bounds what a page made happen between two results.
 	maxNotes = 8
 	// maxKnownFrames bounds the frames that are kept in mind; a page may make

@@ -49,8 +49,8 @@ type walked struct {
 	Nodes  int    `json:"nodes"`
 	Bytes  int    `json:"bytes"`
 	Done   bool   `json:"done"`
-	Tired  bool   `json:"tired"`
 	Lost   bool   `json:"lost"`
+	Cut    bool   `json:"cut"`
 	View   struct {
 		Width  float64 `json:"width"`
 		Height float64 `json:"height"`
@@ -239,6 +239,10 @@ func (p *page) snapshotFrame(ctx context.Context, r *refs, out *browser.Snapshot
 		if n.ElementRef != "" && len(r.names) < maxNames {
 			r.names[n.ElementRef] = n.Role + " \"" + line(n.Name, 60) + "\""
 		}
+	}
+	if got.Cut {
+		out.Truncated = true
+		out.Limitations = append(out.Limitations, "a very long text is shown in part")
 	}
 	*nodes, *bytes = got.Nodes, got.Bytes
 	r.resumed = true

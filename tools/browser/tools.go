@@ -38,7 +38,7 @@ func (b *Browser) open(ctx context.Context, permit *broker.Permit, call broker.C
 	p := newPage(b, panel.ID, panel.WorkspaceID, call.Session, panel.BrowserGeneration)
 	if err := b.enliven(ctx, p); err != nil {
 		b.remove(nil)
-		return broker.Result{}, startError(err)
+		return broker.Result{}, b.startError(ctx, err)
 	}
 	err := permit.Start()
 	if err == nil {
@@ -74,11 +74,13 @@ func explain(err error) string {
 	return "the page could not be loaded; see the daemon's log"
 }
 
-// startError keeps a failed start of Chromium readable: it says what to do.
-func startError(err error) error {
+// startError keeps a failed start of Chromium readable: the caller reads what
+// to do, the log keeps Chromium's own words.
+func (b *Browser) startError(ctx context.Context, err error) error {
 	if _, ok := control.AsError(err); ok || errors.Is(err, errCancelled) {
 		return err
 	}
+	b.cfg.Logger.ErrorContext(ctx, "starting a browser", "err", err)
 	return control.Errorf(control.HostUnqualified, "Chromium could not be started; `lomi doctor` says why")
 }
 
@@ -94,7 +96,6 @@ func hostOf(raw string) string {
 func (b *Browser) enliven(ctx context.Context, p *page) error {
 	c, err := b.running(ctx)
 	if err != nil {
-		b.cfg.Logger.ErrorContext(ctx, "starting a browser", "err", err)
 		return err
 	}
 	profile, err := b.profile(ctx, c, p.owner)
@@ -160,7 +161,7 @@ func (b *Browser) revive(ctx context.Context, p *page, r *browser.NavigateReques
 	p.mu.Unlock()
 	if err := b.enliven(ctx, p); err != nil {
 		p.die()
-		return startError(err)
+		return b.startError(ctx, err)
 	}
 	return nil
 }

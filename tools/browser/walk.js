@@ -262,7 +262,10 @@
       else { node = top.next; if (node) top.next = node.nextSibling; }
       if (!node) { walk.stack.pop(); if (top.block) walk.due = true; continue; }
       if (node.nodeType === 3) {
-        if (!top.mute && walk.text.length < 50 * TEXT && (node.parentElement ? seen(node.parentElement) : true)) walk.text += node.data.length > 20 * TEXT ? node.data.slice(0, 20 * TEXT) : node.data;
+        if (top.mute || (node.parentElement && !seen(node.parentElement))) continue;
+        const long = node.data.length > 20 * TEXT;
+        if (long || walk.text.length > 50 * TEXT) walk.cut = true;
+        if (walk.text.length <= 50 * TEXT) walk.text += long ? node.data.slice(0, 20 * TEXT) : node.data;
       } else if (node.nodeType === 1) visit(node, top);
     }
   }
@@ -319,9 +322,9 @@
         const root = document.documentElement;
         walk = { stack: root ? [level(root, false, false, true)] : [], queue: [], held: null, text: '', due: false };
       }
-      Object.assign(walk, { nodes: o.nodes, bytes: o.bytes, number: o.number, items: [], tired: false });
+      Object.assign(walk, { nodes: o.nodes, bytes: o.bytes, number: o.number, items: [], tired: false, cut: false });
       const done = go(o.steps, performance.now() + o.ms) && flush();
-      return { items: walk.items, number: walk.number, nodes: walk.nodes, bytes: walk.bytes, done, tired: walk.tired, view: view(), frames: frames.length };
+      return { items: walk.items, number: walk.number, nodes: walk.nodes, bytes: walk.bytes, done, tired: walk.tired, cut: !!walk.cut, view: view(), frames: frames.length };
     },
     forget() { refs.clear(); walk = null; },
     // Brings an element into view, waits until it stands still, and aims.
