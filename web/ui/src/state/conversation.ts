@@ -151,7 +151,7 @@ const steps: Record<string, Step> = {
       durationMs: num(e.data["durationMs"]),
     })),
   "approval.requested": (s, e) =>
-    add(s, {
+    add(waits(s, str(e.data["call"]), true), {
       type: "approval",
       id: str(e.data["id"]),
       kind: str(e.data["kind"]),
@@ -161,9 +161,13 @@ const steps: Record<string, Step> = {
       outcome: "",
     }),
   "approval.settled": (s, e) =>
-    change(s, "approval", str(e.data["id"]), (a) => ({ ...a, outcome: str(e.data["outcome"]) || "settled" })),
+    waits(
+      change(s, "approval", str(e.data["id"]), (a) => ({ ...a, outcome: str(e.data["outcome"]) || "settled" })),
+      str(e.data["call"]),
+      false,
+    ),
   "question.asked": (s, e) =>
-    add(s, {
+    add(waits(s, str(e.data["call"]), true), {
       type: "question",
       id: str(e.data["id"]),
       question: str(e.data["question"]),
@@ -200,8 +204,15 @@ export function advance(state: Conversation, progress: Progress): Conversation {
   const i = lastIndex(state, "call", progress.call);
   const call = state.items[i];
   if (call?.type !== "call" || call.state === "done") return state;
-  const waiting = progress.state === "awaiting_user" || progress.state === "pairing";
-  return replace(state, i, { ...call, state: waiting ? "waiting" : "running", progress });
+  return replace(state, i, { ...call, state: progress.state === "awaiting_user" ? "waiting" : call.state, progress });
+}
+
+/** Marks a call as one that waits for the person, or no longer does. */
+function waits(state: Conversation, id: string, waiting: boolean): Conversation {
+  const i = lastIndex(state, "call", id);
+  const call = state.items[i];
+  if (call?.type !== "call" || call.state === "done") return state;
+  return replace(state, i, { ...call, state: waiting ? "waiting" : "running" });
 }
 
 function add(state: Conversation, item: Item): Conversation {

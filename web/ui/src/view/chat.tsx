@@ -117,7 +117,7 @@ function Messages() {
           {items.slice(first).map((item) => (
             <ItemView key={`${item.type}:${item.id}`} item={item} />
           ))}
-          {turn.value && (
+          {turn.value && open.value.length === 0 && (
             <p class="status">
               <span class="dots" aria-hidden="true">
                 <i />
@@ -157,9 +157,18 @@ function Examples() {
 
 /** Says that something waits when it is out of sight, and leads there. */
 function WaitingBar() {
+  const seen = useSignal(true);
   const waits = open.value;
   const item = waits[0];
-  if (!item) return null;
+  useEffect(() => {
+    const card = item && document.getElementById(`ask-${item.id}`);
+    seen.value = card !== null;
+    if (!card) return;
+    const watch = new IntersectionObserver(([entry]) => (seen.value = entry?.isIntersecting ?? false));
+    watch.observe(card);
+    return () => watch.disconnect();
+  }, [item?.id]);
+  if (!item || seen.value) return null;
   const go = () => {
     const card = document.getElementById(`ask-${item.id}`);
     card?.scrollIntoView({ block: "center" });
