@@ -112,10 +112,10 @@ func TestPaging(t *testing.T) {
 func TestHugePages(t *testing.T) {
 	r := common(t)
 	srv := r.site(t, map[string]http.HandlerFunc{
-		"/flat":   html(`<title>flat</title><body><script>const f=document.createDocumentFragment();for(let i=0;i<1e5;i++){const e=document.createElement('i');e.title='t'+i;f.append(e)}document.body.append(f)</script>`),
+		"/flat":   html(`<title>flat</title><body><script>const f=document.createDocumentFragment();for(let i=0;i<5e4;i++){const e=document.createElement('i');e.title='t'+i;f.append(e)}document.body.append(f)</script>`),
 		"/deep":   html(`<title>deep</title><body><script>let e=document.body;for(let i=0;i<1e3;i++){const n=document.createElement('div');e.append(n);e=n}e.textContent='bottom'</script>`),
 		"/text":   html(`<title>text</title><body><script>document.body.textContent='word '.repeat(3e5)</script>`),
-		"/frames": html(`<title>frames</title><body><script>for(let i=0;i<300;i++)document.body.append(document.createElement('iframe'))</script><button>after</button>`),
+		"/frames": html(`<title>frames</title><body><script>for(let i=0;i<60;i++)document.body.append(document.createElement('iframe'))</script><button>after</button>`),
 	})
 	v := r.visit(t, srv.URL+"/flat")
 	for _, path := range []string{"/flat", "/deep", "/text", "/frames"} {
