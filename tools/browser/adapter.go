@@ -14,8 +14,8 @@ import (
 // errCancelled says that the caller or a person asked for the end.
 var errCancelled = errors.New("cancelled")
 
-// Supported names the tools that Do carries out.
-func (b *Browser) Supported() []string {
+// supported names the tools that Do carries out.
+func (b *Browser) supported() []string {
 	return []string{
 		"lomi_browser_open", "lomi_browser_navigate", "lomi_browser_snapshot", "lomi_browser_wait",
 		"lomi_browser_click", "lomi_browser_fill", "lomi_browser_key", "lomi_browser_scroll",
