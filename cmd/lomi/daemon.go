@@ -262,7 +262,7 @@ func (d *daemon) openChat(ctx context.Context, e env) error {
 	}
 	d.closer(func(context.Context) error { return d.store.Close() })
 	d.chat, err = chat.New(ctx, chat.Config{
-		Store: chatStore{d.store}, Models: chatModels{d.models}, Broker: chatDialer{d}, Desk: chatDesk{d}, Presence: &d.presence,
+		Store: chat.Keep(d.store), Models: chatModels{d.models}, Broker: chat.Client(d.ownBroker), Desk: chatDesk{d}, Presence: &d.presence,
 		Host: hostOf(e), DefaultModel: "demo/guide", Logger: d.logger,
 	})
 	if err != nil {

@@ -3,8 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"encoding/json"
-	"fmt"
 	"iter"
 	"os"
 	"path/filepath"
@@ -14,7 +12,6 @@ import (
 	"lomi/broker/client"
 	"lomi/broker/control"
 	"lomi/chat"
-	"lomi/chat/store"
 	"lomi/models"
 	"lomi/models/connect"
 	"lomi/models/demo"
@@ -61,18 +58,10 @@ func (m chatModels) Resolve(ctx context.Context, name string) (models.Model, mod
 	return engine, info, err
 }
 
-// chatDialer connects the built-in chat to the broker's socket, as any client.
-type chatDialer struct{ d *daemon }
-
-// Dial implements chat.Dialer.
-func (c chatDialer) Dial(ctx context.Context, label string) (chat.Conn, error) {
-	conn, err := client.Dial(ctx, client.Config{
-		Endpoint: c.d.endpoint, InstanceID: c.d.instance, BrokerSHA256: c.d.certificate.pin, Label: label, Logger: c.d.logger,
-	})
-	if err != nil {
-		return nil, err
-	}
-	return conn, nil
+// ownBroker says how the built-in chat reaches the broker: through its socket,
+// as any client.
+func (d *daemon) ownBroker() (client.Config, error) {
+	return client.Config{Endpoint: d.endpoint, InstanceID: d.instance, BrokerSHA256: d.certificate.pin, Logger: d.logger}, nil
 }
 
 // chatDesk puts changes of the list of conversations on the desk log.
@@ -138,10 +127,13 @@ func (p panels) Close(ctx context.Context, panel control.Panel) error {
 	if err != nil {
 		p.d.logger.Debug("closing a panel whose runtime is gone", "err", err)
 	}
-	if _, there := p.d.bench.Panel(panel.ID); !there {
-		return nil
+	if _, there := p.d.bench.Panel(panel.ID); there {
+		err = p.d.bench.RemovePanel(ctx, panel.ID)
+	} else {
+		err = nil
 	}
-	return p.d.bench.RemovePanel(ctx, panel.ID)
+	p.d.broker.Release(panel.Resource()) // nothing is left that could be held
+	return err
 }
 
 // Artifact implements web.Panels.
@@ -169,65 +161,6 @@ func hostOf(e env) chat.Host {
 	}
 	return host
 }
-
-// chatStore gives the chat its logs in its own words.
-type chatStore struct{ *store.Store }
-
-// Append implements chat.Store.
-func (s chatStore) Append(ctx context.Context, conversation string, events []chat.Event) error {
-	rows := make([]store.Event, len(events))
-	for i, e := range events {
-		rows[i] = store.Event{Seq: e.Seq, Kind: string(e.Kind), Time: e.Time, Data: e.Data}
-	}
-	_, err := s.Store.Append(ctx, conversation, rows)
-	return err
-}
-
-// Read implements chat.Store.
-func (s chatStore) Read(ctx context.Context, conversation string, after int64, limit int) ([]chat.Event, error) {
-	rows, err := s.Store.Read(ctx, conversation, after, limit)
-	events := make([]chat.Event, len(rows))
-	for i, r := range rows {
-		events[i] = chat.Event{Seq: r.Seq, Kind: chat.EventKind(r.Kind), Time: r.Time, Data: r.Data}
-	}
-	return events, err
-}
-
-// Save implements chat.Store. The conversation as the chat has it lies in the
-// store's settings; what the store can list and search by stands beside.
-func (s chatStore) Save(ctx context.Context, c chat.Conversation) error {
-	settings, err := json.Marshal(c)
-	if err != nil {
-		return fmt.Errorf("encoding a conversation: %w", err)
-	}
-	return s.Update(ctx, store.Conversation{ID: c.ID, Title: c.Title, Project: c.ProjectPath, Model: c.Model, Settings: settings})
-}
-
-// List implements chat.Store.
-func (s chatStore) List(ctx context.Context) ([]chat.Saved, error) {
-	var all []chat.Saved
-	for before := ""; ; {
-		page, err := s.Store.List(ctx, listPage, before)
-		if err != nil {
-			return nil, err
-		}
-		for _, row := range page {
-			saved := chat.Saved{Logged: row.LastSeq}
-			if err := json.Unmarshal(row.Settings, &saved.Conversation); err != nil {
-				return nil, fmt.Errorf("reading conversation %s: %w", row.ID, err)
-			}
-			saved.ID = row.ID // a crash before the first Save leaves {}
-			all = append(all, saved)
-			before = row.ID
-		}
-		if len(page) < listPage {
-			return all, nil
-		}
-	}
-}
-
-// listPage is how many conversations the store gives at once.
-const listPage = 500
 
 // search finds messages for people.
 func (d *daemon) search(ctx context.Context, text string, limit int) ([]web.Hit, error) {
