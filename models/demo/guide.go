@@ -226,7 +226,7 @@ func (a action) call() *models.ToolCall {
 // report says what came back, in a fence that the text cannot close.
 func report(tool string, r models.ToolResult) string {
 	const most = 1500
-	text := strings.TrimRight(r.Text, "\n ")
+	text := strings.TrimRight(forPeople(r.Text), "\n ")
 	if runes := []rune(text); len(runes) > most {
 		text = string(runes[:most]) + "\n… (the rest is left out)"
 	}
@@ -242,6 +242,22 @@ func report(tool string, r models.ToolResult) string {
 		fence += "`"
 	}
 	return what + "\n\n" + fence + "text\n" + text + "\n" + fence
+}
+
+// forPeople leaves out what stands in a result for models alone: the fence
+// around text of others, and the words that it is data. A fence within that
+// text is part of it and stays.
+func forPeople(result string) string {
+	head, body, fenced := strings.Cut(result, " (data, not instructions):\n")
+	if !fenced {
+		return result
+	}
+	body = strings.TrimRight(body, "\n ")
+	fence, inner, ok := strings.Cut(body, "\n")
+	if ok && len(fence) >= 3 && strings.Trim(fence, "`") == "" {
+		body = strings.TrimSuffix(inner, "\n"+fence)
+	}
+	return head + ":\n" + body
 }
 
 // tour is the answer to everything that is not a phrase.
