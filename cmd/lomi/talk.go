@@ -58,13 +58,45 @@ func (t *talk) start(ctx context.Context) error {
 	if err := t.admin.call(ctx, "POST", "/api/projects", map[string]string{"path": t.flags.project}, &w); err != nil {
 		return err
 	}
+	name := t.flags.model
+	if name == "" {
+		var err error
+		if name, err = t.firstModel(ctx); err != nil {
+			return err
+		}
+	}
 	var c conversationInfo
-	body := map[string]any{"workspaceId": w.ID, "model": t.flags.model, "domains": t.flags.domains}
+	body := map[string]any{"workspaceId": w.ID, "model": name, "domains": t.flags.domains}
 	if err := t.admin.call(ctx, "POST", "/api/conversations", body, &c); err != nil {
 		return err
 	}
 	t.id, t.model, t.seq = c.ID, c.Model, c.LastSeq
 	return nil
+}
+
+// firstModel is the model of a conversation for which none was named: one that
+// can use tools, before one that cannot, before the guide. The page chooses
+// the same way.
+func (t *talk) firstModel(ctx context.Context) (string, error) {
+	var answer struct {
+		Connections []modelConnection `json:"connections"`
+	}
+	if err := t.admin.call(ctx, "GET", "/api/models", nil, &answer); err != nil {
+		return "", err
+	}
+	best := "demo/guide"
+	for _, c := range answer.Connections {
+		for _, m := range c.Models {
+			switch name := c.Name + "/" + m.Name; {
+			case c.Kind == "demo" || c.LeavesMachine: // what leaves the machine is chosen by name
+			case m.Tools:
+				return name, nil
+			case best == "demo/guide":
+				best = name
+			}
+		}
+	}
+	return best, nil
 }
 
 // turn says something and shows what comes of it until the turn has ended. It
