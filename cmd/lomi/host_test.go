@@ -41,6 +41,7 @@ type host struct {
 	mu               sync.Mutex
 	keys             int
 	revision         string
+	runs             int // commands that a test counts
 }
 
 // goHost starts `lomi mcp` under the Go SDK's client.
@@ -288,7 +289,7 @@ func (h *host) keyed(a args) args {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.keys++
-	all := args{"workspaceId": h.workspace, "retryEpoch": h.epoch, "requestKey": h.label + "-" + strconv.Itoa(h.keys)}
+	all := args{"workspaceId": h.workspace, "retryEpoch": h.epoch, "requestKey": "key-" + strconv.Itoa(h.keys)}
 	for k, v := range a {
 		all[k] = v
 	}

@@ -224,6 +224,15 @@ func (p *page) socket(ctx context.Context, path string, first any) *websocket.Co
 	return ws
 }
 
+// String lists what came, for people.
+func (f *tab) String() string {
+	var b strings.Builder
+	for _, e := range f.all() {
+		fmt.Fprintf(&b, "%d %s %.300s\n", e.Seq, e.Kind, e.Data)
+	}
+	return b.String()
+}
+
 // all is what came so far.
 func (f *tab) all() []logEvent {
 	f.mu.Lock()
@@ -235,7 +244,7 @@ func (f *tab) all() []logEvent {
 func (f *tab) wait(what string, like func(logEvent) bool) logEvent {
 	f.t.Helper()
 	var found logEvent
-	until(f.t, what, func() bool {
+	came := within(3*patience, func() bool {
 		for _, e := range f.all() {
 			if like(e) {
 				found = e
@@ -249,6 +258,9 @@ func (f *tab) wait(what string, like func(logEvent) bool) logEvent {
 		}
 		return false
 	})
+	if !came {
+		f.t.Fatalf("after %v still not: %s; events:\n%s", 3*patience, what, f)
+	}
 	return found
 }
 
@@ -258,12 +270,6 @@ type talk struct {
 	id string
 	*tab
 	turns int
-}
-
-// say makes the two embedded t fields one.
-func (c *talk) fatalf(format string, args ...any) {
-	c.page.t.Helper()
-	c.page.t.Fatalf(format, args...)
 }
 
 // converse begins a conversation whose pairing and questions the person
@@ -301,7 +307,7 @@ func (c *talk) say(text string) {
 	c.page.t.Helper()
 	resp, raw, err := c.request("POST", "/api/conversations/"+c.id+"/messages", map[string]string{"text": text})
 	if err != nil || resp.StatusCode >= 300 {
-		c.fatalf("sending a message: %v, %s", err, raw)
+		c.page.t.Fatalf("sending a message: %v, %s", err, raw)
 	}
 	c.turns++
 }
