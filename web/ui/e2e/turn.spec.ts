@@ -82,3 +82,53 @@ test("a page on this machine is asked for, drawn in the browser panel, and read"
     .toEqual([8, 5, 2]);
   await screenshot(app, "browser");
 });
+
+test("a reload in the middle of a turn loses nothing", async ({ app }) => {
+  await say(app, "run bash -c 'for i in 1 2 3; do sleep 1; echo $i; done; seq 4 9'");
+  await app.getByRole("group", { name: "Run this command?" }).getByRole("button", { name: "Allow once" }).click();
+  await expect(messages(app).getByRole("article", { name: "Tool terminal_run" }).last()).toContainText("running");
+  const before = await messages(app).getByRole("article").count();
+  await app.reload();
+  // Everything that was there is there again, the turn still runs, and it ends.
+  await expect(messages(app).getByRole("article")).toHaveCount(before);
+  await expect(app.getByRole("button", { name: "Stop" })).toBeVisible();
+  await screenshot(app, "reload");
+  await idle(app);
+  const tool = messages(app).getByRole("article", { name: "Tool terminal_run" }).last();
+  await expect(tool).toContainText("done");
+  await expect(messages(app).locator(".code").last()).toContainText(/1\n2\n3\n4\n5\n6\n7\n8\n9/);
+  await screenshot(app, "answer");
+});
+
+test("Stop ends a running turn, and says so", async ({ app }) => {
+  await say(app, "run bash -c 'while true; do date +%T; sleep 1; done'");
+  await app.getByRole("group", { name: "Run this command?" }).getByRole("button", { name: "Allow once" }).click();
+  const tool = messages(app).getByRole("article", { name: "Tool terminal_run" }).last();
+  await expect(tool).toContainText("running");
+  await expect(app.getByRole("tabpanel")).toContainText(/\d\d:\d\d:\d\d/);
+  await app.getByRole("button", { name: "Stop" }).click();
+  await expect(messages(app)).toContainText("You stopped this turn.");
+  await expect(tool).toContainText("cancelled");
+  await idle(app);
+  await screenshot(app, "stop");
+});
+
+test("typing takes the terminal over from the agent, and two tabs show the same", async ({ app, context }) => {
+  const other = await context.newPage();
+  await other.goto(app.url());
+  await say(app, "run bash -c 'read -p \"your name: \" n; echo hello, $n'");
+  await app.getByRole("group", { name: "Run this command?" }).getByRole("button", { name: "Allow once" }).click();
+  await app.getByRole("tab", { name: "main" }).click();
+  await expect(app.getByRole("tabpanel")).toContainText("your name:");
+  await app.getByRole("tabpanel").locator("textarea").focus();
+  await app.keyboard.type("Ann\n");
+  await expect(app.getByRole("complementary", { name: "Panels" })).toContainText("You took over.");
+  await expect(app.getByRole("tabpanel")).toContainText("hello, Ann");
+  await idle(app);
+  // The other tab saw all of it without being touched.
+  await expect(other.getByRole("complementary", { name: "Panels" })).toContainText("You took over.");
+  await other.getByRole("tab", { name: "main" }).click();
+  await expect(other.getByRole("tabpanel")).toContainText("hello, Ann");
+  await expect(messages(other).getByRole("article")).toHaveCount(await messages(app).getByRole("article").count());
+  await other.close();
+});

@@ -143,8 +143,8 @@ function takeDesk(event: LogEvent): void {
     case "panel.removed":
       if (id === shownPanel.value) shownPanel.value = "";
       break;
-    case "lease.changed": // and so does what it begins to work in
-      if (event.data["session"] && !event.data["person"]) bringForward(String(event.data["resource"] ?? ""));
+    case "receipt.changed": // and so does what this conversation works in
+      if (event.data["state"] === "running" && String(event.data["label"] ?? "").endsWith(` ${current.value}`)) bringForward(String(event.data["resource"] ?? ""));
       break;
     case "models.changed":
       refreshModels().catch(tell);
@@ -155,6 +155,8 @@ function takeDesk(event: LogEvent): void {
 }
 
 function bringForward(resource: string): void {
+  // Never away from under the hands of a person who works in a panel.
+  if (document.activeElement?.closest(".panels")) return;
   const panel = panels.value.find((p) => `${p.kind}:${p.id}` === resource);
   if (panel) shownPanel.value = panel.id;
 }

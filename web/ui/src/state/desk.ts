@@ -69,9 +69,10 @@ function lease(all: Record<string, Lease>, one: Lease): Record<string, Lease> {
   return one.session || one.person ? { ...others, [one.resource]: one } : others;
 }
 
+// Events carry the whole of a thing: a field that is gone from it is gone.
 function put<T extends { id: string }>(list: T[], one: T): T[] {
   const i = list.findIndex((x) => x.id === one.id);
-  return i < 0 ? [...list, one] : list.map((x, n) => (n === i ? { ...x, ...one } : x));
+  return i < 0 ? [...list, one] : list.map((x, n) => (n === i ? one : x));
 }
 
 function drop<T extends { id: string }>(list: T[], data: Record<string, unknown>): T[] {

@@ -12,6 +12,14 @@ import type { Approval } from "../state/types";
 
 export const quietMs = 500;
 
+/**
+ * A button that does nothing until its card is ready. It can be reached by Tab
+ * meanwhile: a button that is disabled would be passed over.
+ */
+function Answer({ ready, onAnswer, ...rest }: { ready: boolean; onAnswer: () => void; class?: string; disabled?: boolean; children: ComponentChildren }) {
+  return <button type="button" {...rest} aria-disabled={!ready} onClick={() => ready && onAnswer()} />;
+}
+
 /** False until a card has been on the screen for long enough to be read. */
 export function useQuiet(): boolean {
   const ready = useSignal(false);
@@ -138,20 +146,24 @@ interface YesNoProps {
 export function YesNo({ yes, onYes, onNo, rule, onAlways }: YesNoProps) {
   const ready = useQuiet();
   return (
-    <div class="buttons">
-      <button type="button" disabled={!ready} onClick={onNo}>
-        Do not allow
-      </button>
-      <span class="gap" />
+    <>
+      <div class="buttons">
+        <Answer ready={ready} onAnswer={onNo}>
+          Do not allow
+        </Answer>
+        <span class="gap" />
+        <Answer class="primary" ready={ready} onAnswer={onYes}>
+          {yes}
+        </Answer>
+      </div>
       {rule && onAlways && (
-        <button type="button" disabled={!ready} onClick={onAlways}>
-          Allow, and do not ask again for&nbsp;<code>{rule}</code>
-        </button>
+        <Answer class="always" ready={ready} onAnswer={onAlways}>
+          <span>
+            Allow, and do not ask again for <code>{rule}</code>
+          </span>
+        </Answer>
       )}
-      <button type="button" class="primary" disabled={!ready} onClick={onYes}>
-        {yes}
-      </button>
-    </div>
+    </>
   );
 }
 
@@ -251,13 +263,13 @@ export function GrantForm({ id, workspaces, domains, only }: GrantProps) {
       </div>
       <p class="sub">Commands run as you, without a sandbox. You can end this at any time in Agent control.</p>
       <div class="buttons">
-        <button type="button" disabled={!ready} onClick={() => void rejectPairing(id)}>
+        <Answer ready={ready} onAnswer={() => void rejectPairing(id)}>
           Do not allow
-        </button>
+        </Answer>
         <span class="gap" />
-        <button type="button" class="primary" disabled={!ready || where.value.size === 0 || chosen.value.size === 0} onClick={() => void approve()}>
+        <Answer class="primary" ready={ready} disabled={where.value.size === 0 || chosen.value.size === 0} onAnswer={() => void approve()}>
           Allow
-        </button>
+        </Answer>
       </div>
     </div>
   );
@@ -282,9 +294,9 @@ export function QuestionCard({ item }: { item: QuestionItem }) {
       {item.options.length > 0 ? (
         <div class="buttons start">
           {item.options.map((option) => (
-            <button type="button" key={option} disabled={!ready} onClick={() => void answer(item.id, option)}>
+            <Answer key={option} ready={ready} onAnswer={() => void answer(item.id, option)}>
               {option}
-            </button>
+            </Answer>
           ))}
         </div>
       ) : (

@@ -67,31 +67,38 @@ function Messages() {
   const ref = useRef<HTMLDivElement>(null);
   const away = useSignal(false);
   const count = useSignal(drawn);
+  const top = useRef(0);
   const before = useRef<number | null>(null); // height below the top, to keep the place
   const items = conversation.value.items;
   const first = Math.max(0, items.length - count.value);
-  useLayoutEffect(() => {
+  // Only a person scrolls up: where we put the view, and where the browser moves
+  // it when content shrinks, is noted, so that the event that follows is no sign
+  // of a person.
+  const settle = () => {
     const element = ref.current;
     if (!element) return;
     if (before.current !== null) {
       element.scrollTop = element.scrollHeight - before.current;
       before.current = null;
-    } else if (!away.value) element.scrollTop = element.scrollHeight;
-  });
-  // Blocks get their height after they are drawn: stay at the end meanwhile.
+    } else if (!away.peek()) element.scrollTop = element.scrollHeight;
+    top.current = element.scrollTop;
+  };
+  useLayoutEffect(settle);
   useEffect(() => {
     const element = ref.current;
     if (!element?.firstElementChild) return;
-    const hold = new ResizeObserver(() => {
-      if (!away.value) element.scrollTop = element.scrollHeight;
-    });
-    hold.observe(element);
-    hold.observe(element.firstElementChild);
-    return () => hold.disconnect();
+    const watch = new ResizeObserver(settle);
+    watch.observe(element);
+    watch.observe(element.firstElementChild);
+    return () => watch.disconnect();
   }, []);
   const onScroll = () => {
     const element = ref.current;
-    if (element) away.value = element.scrollHeight - element.scrollTop - element.clientHeight > 80;
+    if (!element) return;
+    const up = element.scrollTop < top.current - 1;
+    top.current = element.scrollTop;
+    if (element.scrollHeight - element.scrollTop - element.clientHeight < 80) away.value = false;
+    else if (up) away.value = true;
   };
   const earlier = () => {
     const element = ref.current;
@@ -100,8 +107,8 @@ function Messages() {
   };
   const end = () => {
     away.value = false;
-    const element = ref.current;
-    if (element) element.scrollTop = element.scrollHeight;
+    settle();
+    ref.current?.focus();
   };
   return (
     <div class="scroller">

@@ -6,7 +6,7 @@ import { useComputed, useSignal } from "@preact/signals";
 import DOMPurify from "dompurify";
 import { lexer, parser, Renderer, type Token } from "marked";
 import { memo } from "preact/compat";
-import { useEffect, useRef } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { highlight } from "./highlight";
 
 const allowedTags = ["p", "br", "hr", "h1", "h2", "h3", "h4", "h5", "h6", "ul", "ol", "li", "blockquote", "pre", "code", "em", "strong", "del", "a", "table", "thead", "tbody", "tr", "th", "td", "span"];
@@ -80,7 +80,8 @@ export function Markdown({ text, live }: { text: string; live: boolean }) {
 const Block = memo(
   function Block({ token }: { token: Token; raw: string; live: boolean }) {
     const ref = useRef<HTMLDivElement>(null);
-    useEffect(() => ref.current?.replaceChildren(nodesOf([token])), [token]);
+    // Before it is painted: a block that is empty for a moment makes the page jump.
+    useLayoutEffect(() => ref.current?.replaceChildren(nodesOf([token])), [token]);
     return <div class="block" ref={ref} />;
   },
   (a, b) => a.raw === b.raw && a.live === b.live,
@@ -91,11 +92,12 @@ const CodeBlock = memo(function CodeBlock({ code, language, live }: { code: stri
   const copied = useSignal(false);
   const label = useComputed(() => (copied.value ? "Copied" : "Copy"));
   const name = /^[\w+#-]*/.exec(language)?.[0] ?? "";
+  useLayoutEffect(() => {
+    if (ref.current) ref.current.textContent = code;
+  }, [code]);
   useEffect(() => {
     const element = ref.current;
-    if (!element) return;
-    element.textContent = code;
-    if (live) return; // it is coloured once, when it is whole
+    if (!element || live) return; // it is coloured once, when it is whole
     const stop = new AbortController();
     void highlight(element, name, stop.signal);
     return () => stop.abort();
@@ -107,8 +109,8 @@ const CodeBlock = memo(function CodeBlock({ code, language, live }: { code: stri
     );
   return (
     <div class="code">
-      <div class="code-head">
-        <span>{name === "text" ? "" : name}</span>
+      <div class="code-tools">
+        {name !== "" && name !== "text" && <span>{name}</span>}
         <button type="button" class="plain" onClick={copy} onBlur={() => (copied.value = false)}>
           {label}
         </button>

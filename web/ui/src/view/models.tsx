@@ -9,7 +9,7 @@ export function ModelSelect({ value, onChange, label }: { value: string; onChang
     <select aria-label={label} value={value} onChange={(e) => onChange(e.currentTarget.value)}>
       {!known && value !== "" && <option value={value}>{value} (not there)</option>}
       {connections.map((c) => (
-        <optgroup key={c.name} label={c.leavesMachine ? `${c.name} (leaves this machine)` : c.name}>
+        <optgroup key={c.name} label={groupWords(c)}>
           {c.models.map((m) => (
             <option key={m.name} value={`${c.name}/${m.name}`}>
               {modelWords(c, m)}
@@ -22,11 +22,15 @@ export function ModelSelect({ value, onChange, label }: { value: string; onChang
   );
 }
 
+function groupWords(c: Connection): string {
+  if (c.kind === "demo") return `${c.name} (no language model)`;
+  return c.leavesMachine ? `${c.name} (leaves this machine)` : c.name;
+}
+
 /** A model's name with what a person should know before choosing it. */
 export function modelWords(c: Connection, m: ModelInfo): string {
   const marks = [];
-  if (c.kind === "demo") marks.push("no language model");
-  else if (!m.tools) marks.push("cannot use tools");
+  if (!m.tools) marks.push("cannot use tools");
   if (m.remote && !c.leavesMachine) marks.push("leaves this machine");
   return `${c.name}/${m.name}${marks.length > 0 ? ` (${marks.join(", ")})` : ""}`;
 }
@@ -40,6 +44,7 @@ export function ModelPicker() {
   return (
     <div class="picker">
       {(connection?.leavesMachine || info?.remote) && <span class="mark">leaves this machine</span>}
+      {connection?.kind === "demo" && <span class="mark quiet">no language model</span>}
       {used !== null && (
         <span class="sub gauge" title={`${u?.inputTokens} of ${u?.contextWindow} tokens`}>
           <meter min={0} max={100} high={80} value={used} aria-label="The model's window" /> {used} %
