@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"time"
 
@@ -33,6 +34,7 @@ type admission struct {
 	workspace   string // id that the request names, "" for none
 	keyed       bool
 	key         ledger.Key
+	record      ledger.Key // key, or that of a later attempt
 	revision    string
 	fingerprint ledger.Hash
 	adapter     Adapter
@@ -191,7 +193,12 @@ func (b *Broker) stepReplay(ctx context.Context, a *admission) (*control.Reply, 
 	}
 	lookup, cancel := b.bounded(ctx, a.session)
 	defer cancel()
-	receipt, found, err := b.cfg.Ledger.Lookup(lookup, a.key)
+	receipt, found, err := b.lookup(lookup, a.key)
+	a.record = a.key
+	if err == nil && found && unused(receipt) {
+		// Not even the arguments need be the same: the number is still the next.
+		a.record, found = nextAttempt(receipt.Key, a.key), false
+	}
 	if err != nil || !found {
 		return nil, b.ofStore(a.session, err)
 	}
@@ -206,6 +213,43 @@ func (b *Broker) stepReplay(ctx context.Context, a *admission) (*control.Reply, 
 	}
 	reply, err := b.answer(a, receipt, nil)
 	return &reply, err
+}
+
+// maxAttempts bounds how often one input sequence number may come to nothing.
+const maxAttempts = 32
+
+// unused reports a receipt whose number is still free. An input has no key of
+// its own choice: the terminal counts what was typed, and a number whose input
+// was denied, cancelled or refused was not. Without this nothing could ever be
+// typed there again.
+func unused(r ledger.Receipt) bool {
+	return r.Key.Tool == inputTool && r.Effect == control.EffectNone &&
+		(r.State == control.StateFailed || r.State == control.StateCancelled)
+}
+
+// nextAttempt is the key of the record after one that came to nothing.
+func nextAttempt(last, first ledger.Key) ledger.Key {
+	n := 1
+	if rest, ok := strings.CutPrefix(last.Request, first.Request+":"); ok {
+		if at, err := strconv.Atoi(rest); err == nil {
+			n = at
+		}
+	}
+	first.Request += ":" + strconv.Itoa(n+1)
+	return first
+}
+
+// lookup finds the receipt of a key; of several attempts the last.
+func (b *Broker) lookup(ctx context.Context, key ledger.Key) (ledger.Receipt, bool, error) {
+	receipt, found, err := b.cfg.Ledger.Lookup(ctx, key)
+	for n := 2; err == nil && found && unused(receipt) && n <= maxAttempts; n++ {
+		next, more, err := b.cfg.Ledger.Lookup(ctx, nextAttempt(receipt.Key, key))
+		if err != nil || !more {
+			return receipt, true, err
+		}
+		receipt = next
+	}
+	return receipt, found, err
 }
 
 func errConflict() error {

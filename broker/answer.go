@@ -48,7 +48,9 @@ func (b *Broker) answer(a *admission, r ledger.Receipt, image *control.Image) (c
 		b.audit(a.session.id, a.tool.Name, a.workspace, "carry out", r.Code, 0)
 		return control.Failure(&control.Error{Code: r.Code, Message: r.Message, Current: f.Current, MovedBy: f.MovedBy}), nil
 	}
-	if a.tool.Operation {
+	// What waits for a person is told as an operation whatever the tool answers
+	// otherwise: the caller must learn whom it waits for, and be able to cancel.
+	if a.tool.Operation || r.State == control.StateAwaitingUser {
 		op, err := b.operationOf(a.session, r)
 		if err != nil {
 			return control.Reply{}, err
@@ -84,32 +86,51 @@ func (b *Broker) answerDirectly(a *admission, r ledger.Receipt, image *control.I
 	return control.Failure(&control.Error{Code: code, Message: text}), nil
 }
 
-// asks is what a person is asked about a receipt, nil when nothing is.
-func (b *Broker) asks(r ledger.Receipt) *control.Ask {
+// asks is what a person is asked about an operation, nil when nothing is. It
+// comes from the admission and not from the list of questions, which holds a
+// question neither before it is shown nor while its answer is carried out.
+func (op *operation) asks() *control.Ask {
+	q := op.admission.question
+	if q == nil {
+		return nil
+	}
+	return &control.Ask{Kind: q.kind, Summary: summary(op.admission), Reason: visible(q.reason)}
+}
+
+// standing gives a receipt as it stands, with the question if it waits for a
+// person. One whose operation has ended since it was read is read again, so
+// that nobody is told of a question that is over.
+func (b *Broker) standing(r ledger.Receipt) (ledger.Receipt, *control.Ask, error) {
 	if r.State != control.StateAwaitingUser {
-		return nil
+		return r, nil, nil
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	p := b.approvals[r.ID]
-	if p == nil {
-		return nil
+	if op := b.underWay(r.ID); op != nil {
+		return r, op.asks(), nil
 	}
-	return &control.Ask{Kind: p.info.Kind, Summary: p.info.Summary, Reason: p.info.Reason}
+	ctx, cancel := context.WithTimeout(b.store, storeTimeout)
+	defer cancel()
+	now, err := b.cfg.Ledger.Get(ctx, r.ID)
+	if err != nil {
+		return r, nil, fmt.Errorf("reading a receipt again: %w", err)
+	}
+	return now, nil, nil
 }
 
 // operationOf is what a session may know of its own receipt.
 func (b *Broker) operationOf(s *session, r ledger.Receipt) (control.Operation, error) {
+	r, asks, err := b.standing(r)
+	if err != nil {
+		return control.Operation{}, err
+	}
 	op := control.Operation{Kind: "operation", OperationID: r.ID, Tool: r.Key.Tool, State: r.State, EffectState: r.Effect,
-		WorkspaceID: r.Workspace, Code: r.Code, Message: r.Message, Asks: b.asks(r)}
+		WorkspaceID: r.Workspace, Code: r.Code, Message: r.Message, Asks: asks}
 	if _, failed := failureOf(r); failed || len(r.Result) == 0 {
 		if r.Dropped && op.Message == "" {
 			op.Message = "the result was read before and is no longer kept"
 		}
 		return op, nil
 	}
-	result, err := b.fillLease(s, r.Result)
-	op.Result = result
+	op.Result, err = b.fillLease(s, r.Result)
 	return op, err
 }
 

@@ -44,11 +44,12 @@ func typed(lease, sequence string, input map[string]any) map[string]any {
 func TestInputIsKeyedByLeaseAndSequence(t *testing.T) {
 	r, c, lease := typist(t)
 	text := map[string]any{"type": "text", "text": "ihello"}
-	waiting := decodeData[terminal.InputAck](t, c.call("lomi_terminal_input", typed(lease, "1", text)))
-	if waiting.Dispatch != "pending" || waiting.PanelID != "p1" {
+	waiting := c.operation("lomi_terminal_input", typed(lease, "1", text))
+	q := r.onlyApproval()
+	if waiting.Kind != "operation" || waiting.State != control.StateAwaitingUser || waiting.OperationID != q.ID ||
+		waiting.Asks == nil || waiting.Asks.Summary != "Type into vim" {
 		t.Fatalf("while a person is asked: %+v", waiting)
 	}
-	q := r.onlyApproval()
 	byKey := decodeData[control.Operation](t, c.call("lomi_operation_get",
 		map[string]any{"retryEpoch": c.epoch, "requestKey": "input:" + lease + ":1", "tool": "lomi_terminal_input"}))
 	if byKey.OperationID != q.ID || byKey.State != control.StateAwaitingUser {
@@ -86,8 +87,98 @@ func TestControlCNeverAsks(t *testing.T) {
 	if op.State != control.StateSucceeded {
 		t.Errorf("the tool: %+v", op)
 	}
-	if ack := decodeData[terminal.InputAck](t, c.call("lomi_terminal_input", typed(lease, "2", map[string]any{"type": "key", "key": "enter"}))); ack.Dispatch != "pending" {
-		t.Errorf("another key: %+v", ack)
+	if op := c.operation("lomi_terminal_input", typed(lease, "2", map[string]any{"type": "key", "key": "enter"})); op.State != control.StateAwaitingUser || op.Asks == nil {
+		t.Errorf("another key: %+v", op)
+	}
+}
+
+// A number whose input came to nothing is still the next one: the terminal
+// counts what was typed. The next input of that number is a new request, and
+// its receipt the one that the key finds.
+func TestInputThatCameToNothing(t *testing.T) {
+	r, c, lease := typist(t)
+	text := func(s string) map[string]any { return map[string]any{"type": "text", "text": s} }
+	denied := c.operation("lomi_terminal_input", typed(lease, "1", text("rm x")))
+	if err := r.Decide(t.Context(), denied.OperationID, false); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.get(denied.OperationID, 15000); got.State != control.StateFailed || got.Code != control.ScopeDenied {
+		t.Fatalf("denied: %+v", got)
+	}
+	for _, again := range []string{"rm x", "ls"} {
+		op := c.operation("lomi_terminal_input", typed(lease, "1", text(again)))
+		if op.State != control.StateAwaitingUser || op.OperationID == denied.OperationID {
+			t.Fatalf("%q: %+v", again, op)
+		}
+		if got := c.operation("lomi_operation_cancel", map[string]any{"operationId": op.OperationID}); got.State != control.StateCancelled {
+			t.Errorf("cancelled: %+v", got)
+		}
+		if err := r.Decide(t.Context(), op.OperationID, true); err == nil {
+			t.Error("a yes after the cancellation was taken")
+		}
+	}
+	if n := r.adapter.calls.Load(); n != 0 {
+		t.Fatalf("typed %d times", n)
+	}
+	last := c.operation("lomi_terminal_input", typed(lease, "1", text("ls")))
+	if err := r.Decide(t.Context(), last.OperationID, true); err != nil {
+		t.Fatal(err)
+	}
+	c.get(last.OperationID, 15000)
+	if ack := decodeData[terminal.InputAck](t, c.call("lomi_terminal_input", typed(lease, "1", text("ls")))); ack.Dispatch != "dispatched" {
+		t.Errorf("what was typed, again: %+v", ack)
+	}
+	wantCode(t, c.call("lomi_terminal_input", typed(lease, "1", text("rm x"))), control.IdempotencyConflict)
+	byKey := c.operation("lomi_operation_get", map[string]any{"retryEpoch": c.epoch, "requestKey": "input:" + lease + ":1", "tool": "lomi_terminal_input"})
+	if byKey.OperationID != last.OperationID {
+		t.Errorf("the key finds %+v", byKey)
+	}
+	if n := r.adapter.calls.Load(); n != 1 {
+		t.Errorf("typed %d times", n)
+	}
+}
+
+// An operation that waits for a person says for what as long as it says that
+// it waits: also while the answer is carried out, and when it was read before.
+func TestWaitingOperationTellsItsQuestion(t *testing.T) {
+	fake := &fakeAdapter{}
+	r := newRig(t, func(cfg *Config) { cfg.Adapters["fake"] = fake })
+	c := r.pair(GrantSpec{Scopes: DomainScopes("terminal"), Workspaces: []string{"w1"}, Policy: PolicyAskAlways})
+	again, let := make(chan struct{}), make(chan struct{})
+	first := make(chan struct{}, 1)
+	first <- struct{}{}
+	fake.resolve = func(ctx context.Context, _ Call) (Target, error) {
+		select {
+		case <-first:
+		default: // the plan is looked at again after the yes
+			close(again)
+			select {
+			case <-let:
+			case <-ctx.Done():
+			}
+		}
+		return Target{Summary: "Do it"}, nil
+	}
+	op := c.operation("fake_do", c.args())
+	if op.Asks == nil || op.Asks.Kind != "risk" || op.Asks.Summary != "Do it" {
+		t.Fatalf("at once: %+v", op)
+	}
+	if err := r.Decide(t.Context(), op.OperationID, true); err != nil {
+		t.Fatal(err)
+	}
+	<-again
+	if got := c.get(op.OperationID, 0); got.State != control.StateAwaitingUser || got.Asks == nil {
+		t.Errorf("while the answer is carried out: %+v", got)
+	}
+	read, err := r.receiptOf(t.Context(), r.session(c.session), op.OperationID)
+	if err != nil || read.State != control.StateAwaitingUser {
+		t.Fatalf("receipt %+v, %v", read, err)
+	}
+	close(let)
+	c.get(op.OperationID, 15000)
+	late, err := r.operationOf(r.session(c.session), read)
+	if err != nil || late.State != control.StateSucceeded || late.Asks != nil {
+		t.Errorf("read before the end, told after it: %+v, %v", late, err)
 	}
 }
 

@@ -185,7 +185,7 @@ func (b *Broker) operationByKey(ctx context.Context, s *session, r *link.Operati
 	}
 	wait, cancel := b.bounded(ctx, s)
 	defer cancel()
-	receipt, found, err := b.cfg.Ledger.Lookup(wait, key)
+	receipt, found, err := b.lookup(wait, key)
 	switch {
 	case err != nil:
 		return "", b.ofStore(s, err)

@@ -20,6 +20,7 @@ const (
 	quickWait = 10 * time.Second
 	runWait   = 300 * time.Millisecond
 	runTool   = "lomi_terminal_run"
+	inputTool = "lomi_terminal_input"
 
 	maxOperationResult = 64 << 10
 )
@@ -151,7 +152,7 @@ func (b *Broker) run(op *operation) {
 func (b *Broker) record(op *operation) bool {
 	a := op.admission
 	entry := ledger.Entry{
-		ID: op.id, Key: a.key, Session: a.session.id, Workspace: a.target.WorkspaceID,
+		ID: op.id, Key: a.record, Session: a.session.id, Workspace: a.target.WorkspaceID,
 		Target:      ledger.Target{WorkspaceID: a.target.WorkspaceID, ResourceID: a.target.Resource, Generation: a.target.Generation, Revision: a.revision},
 		Fingerprint: a.fingerprint, Summary: summary(a), State: control.StateRunning,
 	}
