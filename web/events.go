@@ -18,6 +18,9 @@ const maxLogs = 32
 
 // subscribe is what a page says on the event socket.
 type subscribe struct {
+	// Answers says that somebody at this socket could answer a question. A
+	// page always could; a command only when it has a terminal.
+	Answers   bool `json:"answers"`
 	Subscribe []struct {
 		Log   string `json:"log"`
 		After int64  `json:"after"`
@@ -44,8 +47,11 @@ type frame struct {
 func (s *Server) events(sk sockets) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		sk.serve(w, r, func(ctx context.Context, ws *websocket.Conn, first json.RawMessage) error {
-			s.cfg.Presence.enter()
-			defer s.cfg.Presence.leave()
+			var greeted subscribe
+			if !sk.door.admin || json.Unmarshal(first, &greeted) == nil && greeted.Answers {
+				s.cfg.Presence.enter()
+				defer s.cfg.Presence.leave()
+			}
 			ctx, cancel := context.WithCancelCause(ctx)
 			defer cancel(nil)
 			f := &follower{server: s, ws: ws, ctx: ctx, fail: cancel, logs: map[string]context.CancelFunc{}}

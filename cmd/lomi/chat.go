@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"slices"
+	"syscall"
 
 	"golang.org/x/term"
 
@@ -96,6 +98,10 @@ func (t *talk) once(ctx context.Context) error {
 
 // loop is the conversation at a prompt.
 func (t *talk) loop(ctx context.Context) error {
+	// Ctrl+C is for the turn, or for the prompt, never for the whole program:
+	// main's own context ends with it, and must not end the conversation.
+	ctx, stop := signal.NotifyContext(context.WithoutCancel(ctx), syscall.SIGTERM)
+	defer stop()
 	screen := tui.New(t.env.stdin.(*os.File), t.env.stdout)
 	t.screen = screen
 	screen.Welcome(t.model, t.flags.project, t.id)

@@ -149,7 +149,17 @@ type approvalRow struct {
 	Tool    string    `json:"tool"`
 	Summary string    `json:"summary"`
 	Reason  string    `json:"reason"`
+	Command string    `json:"command,omitempty"` // whole; the summary may be cut
+	Origin  string    `json:"origin,omitempty"`
 	Expires time.Time `json:"expires"`
+}
+
+// what is everything that a yes allows.
+func (a approvalRow) what() string {
+	if a.Command == "" {
+		return a.Summary
+	}
+	return "run: " + exact(a.Command)
 }
 
 func approve(ctx context.Context, e env, args []string) error {
@@ -167,7 +177,7 @@ func approve(ctx context.Context, e env, args []string) error {
 		}
 		return s.show(answer, len(answer.Approvals), "nothing waits for an answer", []string{"ID", "CLIENT", "KIND", "WHAT", "SECONDS LEFT"}, func(i int) []string {
 			a := answer.Approvals[i]
-			return []string{a.ID, a.Label, a.Kind, a.Summary, strconv.Itoa(int(time.Until(a.Expires).Seconds()))}
+			return []string{a.ID, a.Label, a.Kind, a.what(), strconv.Itoa(int(time.Until(a.Expires).Seconds()))}
 		})
 	case "yes", "no":
 		id, err := s.id("approval")

@@ -50,6 +50,32 @@ func plain(s string) string {
 	}, s)
 }
 
+// exact shows a command whole: nothing is cut, and what hides by being far away
+// is named. A person who approves must see the end of the line.
+func exact(s string) string {
+	const hides = 4
+	var b strings.Builder
+	spaces := 0
+	flush := func() {
+		if spaces >= hides {
+			fmt.Fprintf(&b, " ⟨%d spaces⟩ ", spaces)
+		} else {
+			b.WriteString(strings.Repeat(" ", spaces))
+		}
+		spaces = 0
+	}
+	for _, r := range plain(s) {
+		if r == ' ' {
+			spaces++
+			continue
+		}
+		flush()
+		b.WriteRune(r)
+	}
+	flush()
+	return b.String()
+}
+
 // plainText is plain for text of several lines.
 func plainText(s string) string {
 	var b strings.Builder

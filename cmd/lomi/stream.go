@@ -50,7 +50,8 @@ type progress struct {
 // follow reads a conversation's log after a number and hands on every frame,
 // each event once and in order. When the daemon says that this reader fell
 // behind, it asks again from the last event it has.
-func follow(ctx context.Context, a *admin, conversation string, after int64, each func(frame) (done bool, err error)) error {
+// answers says whether a person is there to answer questions.
+func follow(ctx context.Context, a *admin, conversation string, after int64, answers bool, each func(frame) (done bool, err error)) error {
 	log := "conversation:" + conversation
 	ws, err := a.socket(ctx)
 	if err != nil {
@@ -58,7 +59,7 @@ func follow(ctx context.Context, a *admin, conversation string, after int64, eac
 	}
 	defer ws.CloseNow()
 	subscribe := func() error {
-		raw, err := json.Marshal(map[string]any{"subscribe": []map[string]any{{"log": log, "after": after}}})
+		raw, err := json.Marshal(map[string]any{"answers": answers, "subscribe": []map[string]any{{"log": log, "after": after}}})
 		if err != nil {
 			return err
 		}

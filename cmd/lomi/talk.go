@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
+	"strings"
 	"time"
 
 	"lomi/cmd/lomi/tui"
@@ -114,7 +116,7 @@ func (t *talk) turn(ctx context.Context, text string, show printer) (string, err
 		t.stopOnInterrupt(ctx, reading)
 	}()
 	reason := ""
-	err := follow(reading, t.admin, t.id, after, func(f frame) (bool, error) {
+	err := follow(reading, t.admin, t.id, after, t.screen != nil, func(f frame) (bool, error) {
 		if f.Event != nil {
 			t.seq = f.Event.Seq
 			if err := t.decide(reading, *f.Event); err != nil {
@@ -196,12 +198,46 @@ func (t *talk) decide(ctx context.Context, e event) error {
 		if t.screen == nil {
 			return nil
 		}
-		var err error
+		open, err := t.showWhole(ctx, a)
+		if err != nil || !open {
+			return err
+		}
 		if yes, err = t.screen.Confirm(ctx, a.Summary); err != nil {
 			return err
 		}
 	}
 	return late(t.answer(ctx, a, yes))
+}
+
+// longestShown is the longest command that is decided about in a terminal. What
+// is longer scrolls out of sight, and is for the page.
+const longestShown = 2000
+
+// showWhole prints everything that a yes would allow, before the question
+// stands there. open is false when there is nothing to ask here any more.
+func (t *talk) showWhole(ctx context.Context, a asked) (open bool, err error) {
+	if a.Kind == "pairing" {
+		t.screen.Block(fmt.Sprintf("It may use %s in %s, and is asked about anything risky. Commands run as you, without a sandbox.",
+			strings.Join(t.flags.domains, " and "), t.flags.project))
+		return true, nil
+	}
+	var answer struct {
+		Approvals []approvalRow `json:"approvals"`
+	}
+	if err := t.admin.call(ctx, "GET", "/api/approvals", nil, &answer); err != nil {
+		return false, err
+	}
+	i := slices.IndexFunc(answer.Approvals, func(r approvalRow) bool { return r.ID == a.ID })
+	if i < 0 {
+		return false, nil // answered elsewhere, or expired
+	}
+	row := answer.Approvals[i]
+	if len(row.Command) > longestShown {
+		t.screen.Note("?", fmt.Sprintf("a command of %d bytes waits for you in the page (lomi open)", len(row.Command)))
+		return false, nil
+	}
+	t.screen.Block(strings.TrimSpace(row.what() + "\n" + row.Reason))
+	return true, nil
 }
 
 // answer carries a decision to the daemon.

@@ -111,6 +111,7 @@ func (s *Screen) Interrupted(ctx context.Context) (context.Context, context.Canc
 // taken as an answer.
 func (s *Screen) Confirm(ctx context.Context, question string) (bool, error) {
 	answer, err := s.ask(ctx, question, "[y/N]")
+	answer = strings.ToLower(answer)
 	return answer == "y" || answer == "yes", err
 }
 
@@ -138,7 +139,7 @@ func (s *Screen) ask(ctx context.Context, question, hint string) (string, error)
 				fmt.Fprintf(s.out, "%s  (typed before the question: please answer again)%s ", dim, plain)
 				continue
 			}
-			return strings.ToLower(strings.TrimSpace(l.text)), nil
+			return strings.TrimSpace(l.text), nil
 		case <-ctx.Done():
 			return "", ctx.Err()
 		}
@@ -168,6 +169,15 @@ func (s *Screen) Note(sign, text string) {
 			sign = " "
 		}
 		fmt.Fprintf(s.out, "%s%s %s%s\n", dim, sign, s.fit(l), plain)
+	}
+}
+
+// Block prints what a person decides about, whole: nothing of it is cut to the
+// width of the terminal.
+func (s *Screen) Block(text string) {
+	s.newline()
+	for l := range strings.SplitSeq(strings.TrimRight(Safe(text), "\n"), "\n") {
+		fmt.Fprintf(s.out, "  %s\n", l)
 	}
 }
 
