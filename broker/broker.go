@@ -22,7 +22,7 @@ const (
 	storeTimeout = 10 * time.Second
 	// closeGrace is how long Close waits for effects to end in order. What has
 	// not by then is recorded as unknown at the next start.
-	closeGrace = 10 * time.Second
+	closeGrace = 3 * time.Second
 )
 
 // Desk is what the broker reads of the workbench. Its methods answer from

@@ -7,6 +7,10 @@ import (
 	"lomi/broker/control"
 )
 
+// ErrInvalid marks an error of a seam that is about what the person said; its
+// text is shown.
+var ErrInvalid = errors.New("invalid")
+
 // Refusals of the door itself.
 var (
 	errNoLogin    = &apiError{http.StatusUnauthorized, "login_required", "This page is not logged in.", "Run lomi open and follow its link."}

@@ -127,18 +127,6 @@ func (l *logins) find(cookie, key string) (id string, ok bool) {
 	return "", false
 }
 
-// hasCookie reports whether a cookie is of a login; it opens the static page.
-func (l *logins) hasCookie(cookie string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, one := range l.live(l.now()) {
-		if same(one.Cookie, hash(cookie)) {
-			return true
-		}
-	}
-	return false
-}
-
 // revokeAll ends every login.
 func (l *logins) revokeAll() error {
 	l.mu.Lock()

@@ -48,9 +48,12 @@ type connectAnswer struct {
 
 func (s *Server) connectModel(ctx context.Context, c call[connectRequest]) (connectAnswer, error) {
 	r := c.body
-	key, err := connect.NewSecret(r.Key)
-	if err != nil {
-		return connectAnswer{}, badRequest("key: " + err.Error())
+	var key connect.Secret // zero for a server that asks for none
+	if r.Key != "" {
+		var err error
+		if key, err = connect.NewSecret(r.Key); err != nil {
+			return connectAnswer{}, badRequest("key: " + err.Error())
+		}
 	}
 	put := connect.Connection{Name: r.Name, Kind: connect.Kind(r.Kind), BaseURL: r.BaseURL, KeyMode: connect.KeyNone,
 		Organization: r.Organization, Models: r.Models}

@@ -24,6 +24,8 @@ var roomErrors = []struct {
 	{chat.ErrTooMany, http.StatusTooManyRequests, "too_many", "Four conversations are working.", "Wait for one to end."},
 	{chat.ErrInvalid, http.StatusBadRequest, "bad_request", "", ""},
 	{chat.ErrClosed, http.StatusServiceUnavailable, "closing", "Lomi is shutting down.", ""},
+	{ErrInvalid, http.StatusBadRequest, "bad_request", "", ""},
+	{broker.ErrBehind, http.StatusServiceUnavailable, "behind", "This page fell behind.", "Reload it."},
 	{broker.ErrClosed, http.StatusServiceUnavailable, "closing", "Lomi is shutting down.", ""},
 }
 
@@ -32,6 +34,7 @@ func (s *Server) routes(rs routes) {
 	sk := sockets{rs.door, &s.open}
 	handle(rs, "POST /api/login", strangers, s.login)
 	handle(rs, "POST /api/login-links", command, s.loginLink)
+	handle(rs, "POST /api/logins/revoke", anyone, s.revokeLogins)
 	handle(rs, "GET /api/state", anyone, s.state)
 	handle(rs, "GET /api/doctor", anyone, s.doctor)
 
@@ -103,6 +106,11 @@ type linkAnswer struct {
 
 func (s *Server) loginLink(context.Context, call[none]) (linkAnswer, error) {
 	return linkAnswer{s.LoginLink()}, nil
+}
+
+// revokeLogins ends the login of every page, this one's too.
+func (s *Server) revokeLogins(context.Context, call[none]) (none, error) {
+	return none{}, s.logins.revokeAll()
 }
 
 // stateAnswer is everything that a page needs to begin, and the number of the

@@ -146,6 +146,7 @@ func searchConversations(ctx context.Context, s sub) error {
 
 func open(ctx context.Context, e env, args []string) error {
 	fs, o := flags("open", e)
+	revoke := fs.Bool("revoke", false, "end the login of every page first")
 	words, err := parse(fs, o, e, args)
 	if err != nil {
 		return err
@@ -155,6 +156,11 @@ func open(ctx context.Context, e env, args []string) error {
 	}
 	var answer struct {
 		URL string `json:"url"`
+	}
+	if *revoke {
+		if err := newAdmin(o.data).call(ctx, "POST", "/api/logins/revoke", nil, nil); err != nil {
+			return err
+		}
 	}
 	if err := newAdmin(o.data).call(ctx, "POST", "/api/login-links", nil, &answer); err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"lomi/broker"
 	"lomi/broker/catalog"
@@ -103,7 +104,16 @@ func (d *daemon) control() string        { return d.dir("agent-control") }
 // openLedger is first, because its lock makes this the only daemon of the data
 // folder. What an earlier one left running is ended before anything new runs.
 func (d *daemon) openLedger(ctx context.Context, _ env) error {
-	l, err := ledger.Open(ctx, ledger.Config{Dir: d.control(), MarkPath: d.dir("ledger.mark"), Instance: d.instance, Logger: d.logger})
+	config := ledger.Config{Dir: d.control(), MarkPath: d.dir("ledger.mark"), Instance: d.instance, Logger: d.logger}
+	l, err := ledger.Open(ctx, config)
+	if _, lost := errors.AsType[*ledger.LossError](err); lost && d.flags.newLedger {
+		aside, asideErr := ledger.SetAside(config)
+		if asideErr != nil {
+			return errors.Join(err, asideErr)
+		}
+		d.logger.Warn("the receipt store that lost rows was set aside", "store", aside, "err", err)
+		l, err = ledger.Open(ctx, config)
+	}
 	if err != nil {
 		return err
 	}
@@ -328,11 +338,14 @@ func (d *daemon) run(ctx context.Context, announce func() error) error {
 // stop closes what is open, the last opened first: no new effects, running
 // turns end as interrupted, children are gone.
 func (d *daemon) stop(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, stopTime)
-	defer cancel()
+	deadline := time.Now().Add(stopTime)
 	var errs []error
 	for i := len(d.closers) - 1; i >= 0; i-- {
-		errs = append(errs, d.closers[i](ctx))
+		// A part that hung must not take the time of those after it: the ledger
+		// is the last, and has to be synced.
+		one, cancel := context.WithTimeout(ctx, max(time.Until(deadline), leastTime))
+		errs = append(errs, d.closers[i](one))
+		cancel()
 	}
 	d.closers = nil
 	return errors.Join(errs...)

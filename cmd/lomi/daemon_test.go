@@ -193,7 +193,7 @@ func (d *daemon) look() {
 	for grown := true; grown; {
 		grown = false
 		for _, p := range all {
-			if !tree[p.pid] && (tree[p.parent] || p.marked || strings.Contains(p.command, d.data)) && p.pid != os.Getpid() {
+			if !tree[p.pid] && (tree[p.parent] || p.marked) {
 				tree[p.pid], grown = true, true
 				d.seen[p.pid] = p
 			}

@@ -46,10 +46,10 @@ type command struct {
 
 func commands() []command {
 	return []command{
-		{"serve", "[--data DIR] [--config DIR] [--listen 127.0.0.1:7717] [--no-open] [--ready-file FILE] [--yolo] [--decide page|terminal]", "run the daemon and its page", serve},
+		{"serve", "[--data DIR] [--config DIR] [--listen 127.0.0.1:7717] [--no-open] [--ready-file FILE] [--yolo] [--decide page|terminal] [--new-ledger]", "run the daemon and its page", serve},
 		{"mcp", "[--data DIR] | [--discovery-file FILE --discovery-key HEX]  [--label NAME]", "serve the tools to an MCP host on stdio", mcp},
 		{"chat", "[--model CONNECTION/MODEL] [--project DIR] [--domains terminal,browser] [--origins a,b] [--approve ask|grant|deny] [--conversation ID] [--json] [-p TEXT]", "talk in the terminal", chatCommand},
-		{"open", "", "print a one-time login link for the page", open},
+		{"open", "[--revoke]", "print a one-time login link for the page; --revoke ends every older login", open},
 		{"pair", "list | approve ID [--scopes a,b] [--preset NAME] [--workspaces a,b] [--origins a,b] [--policy NAME] | reject ID", "decide who may connect", pair},
 		{"approve", "list | yes ID | no ID", "answer what waits for you", approve},
 		{"session", "list | revoke ID | policy ID grant|ask_for_risk|ask_always | stop | resume", "see and end what is connected", session},

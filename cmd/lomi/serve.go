@@ -19,11 +19,15 @@ import (
 // stopTime is how long an orderly stop may take in all.
 const stopTime = 5 * time.Second
 
+// leastTime is what each part gets to stop, however late it is.
+const leastTime = 300 * time.Millisecond
+
 // serveFlags are the flags of lomi serve.
 type serveFlags struct {
 	*options
 	listen, ready, decide string
 	noOpen, yolo, verbose bool
+	newLedger             bool
 }
 
 // ready is what --ready-file holds. Scripts rely on its names.
@@ -46,6 +50,7 @@ func serve(ctx context.Context, e env, args []string) error {
 	fs.StringVar(&f.ready, "ready-file", "", "write a `file` when the daemon can serve")
 	fs.BoolVar(&f.yolo, "yolo", false, "approve everything; for throw-away machines")
 	fs.StringVar(&f.decide, "decide", "terminal", "where people decide: page or terminal")
+	fs.BoolVar(&f.newLedger, "new-ledger", false, "set a receipt store that lost rows aside and begin a new one")
 	fs.BoolVar(&f.verbose, "verbose", false, "log more")
 	words, err := parse(fs, o, e, args)
 	if err != nil {
@@ -74,7 +79,7 @@ func startFailure(err error, f serveFlags) error {
 	if loss, ok := errors.AsType[*ledger.LossError](err); ok {
 		return failf("the receipt store lost acknowledged rows: %v", loss).
 			withHint("nothing was changed; look at " + filepath.Join(f.data, "agent-control")).
-			withHint("put a newer copy back, or move that folder and ledger.mark away to begin anew")
+			withHint("put a newer copy back, or set it aside and begin anew with lomi serve --new-ledger")
 	}
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "listen" {
 		return failf("cannot listen on %s: %v", f.listen, op.Err).withHint("choose another with --listen 127.0.0.1:0")

@@ -3,6 +3,8 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
+	"fmt"
 	"iter"
 	"os"
 	"path/filepath"
@@ -12,6 +14,7 @@ import (
 	"lomi/broker/client"
 	"lomi/broker/control"
 	"lomi/chat"
+	"lomi/chat/store"
 	"lomi/models"
 	"lomi/models/connect"
 	"lomi/models/demo"
@@ -165,6 +168,9 @@ func hostOf(e env) chat.Host {
 // search finds messages for people.
 func (d *daemon) search(ctx context.Context, text string, limit int) ([]web.Hit, error) {
 	found, err := d.store.Search(ctx, text, limit)
+	if errors.Is(err, store.ErrInvalid) {
+		err = fmt.Errorf("%w: %w", web.ErrInvalid, err)
+	}
 	hits := make([]web.Hit, len(found))
 	for i, h := range found {
 		hits[i] = web.Hit(h)

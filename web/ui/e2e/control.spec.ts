@@ -2,10 +2,22 @@
 // about, and is sent away again.
 
 import { randomBytes } from "node:crypto";
-import { Host, textOf } from "./support/host";
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import { Host, textOf, type ToolResult } from "./support/host";
 import { expect, openConversation, screenshot, test } from "./support/test";
 
 test.describe.configure({ mode: "serial" });
+
+interface Terminal {
+  panelId: string;
+  terminalSessionId: string;
+  leaseId: string;
+}
+
+function dataOf<T>(result: ToolResult): T {
+  return (JSON.parse(textOf(result)) as { data: T }).data;
+}
 
 const id = () => randomBytes(16).toString("hex");
 
@@ -29,11 +41,11 @@ test("an external host is approved from the page, and only then does its call wo
   await app.keyboard.press("Space");
   await expect(card.getByRole("checkbox", { name: /Terminal/ })).not.toBeChecked();
   await app.keyboard.press("Space");
-  await screenshot(app, "pairing");
   const allow = card.getByRole("button", { name: "Allow", exact: true });
   for (let step = 0; step < 12 && !(await allow.evaluate((e) => e === document.activeElement)); step++) await app.keyboard.press("Tab");
   await expect(allow).toBeFocused();
   await expect(allow).toBeEnabled();
+  await screenshot(app, "pairing");
   await app.keyboard.press("Enter");
   await expect(app.getByRole("article", { name: "Session Claude Desktop" })).toBeVisible();
 
@@ -53,9 +65,27 @@ test("an external host is approved from the page, and only then does its call wo
     requestKey: id(),
     title: "Claude",
   });
-  expect(textOf(created)).toContain("operation");
-  await expect(app.locator(".receipt").first()).toContainText("Claude Desktop");
+  const { operationId } = dataOf<{ operationId: string }>(created);
+  const { result } = dataOf<{ result: Terminal }>(await host.call("lomi_operation_get", { operationId, waitMs: 15_000 }));
+  const ran = await host.call("lomi_terminal_run", {
+    workspaceId: workspace.id,
+    retryEpoch: about.data.retryEpoch,
+    requestKey: id(),
+    panelId: result.panelId,
+    terminalSessionId: result.terminalSessionId,
+    leaseId: result.leaseId,
+    command: "touch published && echo released",
+  });
+  // The host is answered at once; the person is asked about exactly this.
+  expect(textOf(ran)).toContain("awaiting_user");
+  await expect(app.locator(".receipt").first()).toContainText("waits for you");
+  const question = app.getByRole("group", { name: "Claude Desktop: run this command?" });
+  await expect(question).toContainText("touch published && echo released");
+  await expect(question.getByRole("button", { name: "Do not allow" })).toBeEnabled();
   await screenshot(app, "control");
+  await question.getByRole("button", { name: "Do not allow" }).click();
+  await expect(app.locator(".receipt").first()).toContainText("failed");
+  expect(existsSync(join(daemon.project, "published"))).toBe(false);
   await host.close();
   await expect(app.getByRole("article", { name: "Session Claude Desktop" })).toHaveCount(0);
 });

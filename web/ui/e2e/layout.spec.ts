@@ -34,6 +34,7 @@ async function withinWindow(page: Page): Promise<void> {
   const card = page.getByRole("group", { name: "Open a new site?" });
   await expect(card).toBeInViewport();
   await expect(card.getByRole("button", { name: "Open it" })).toBeInViewport({ ratio: 1 });
+  await expect(card.getByRole("button", { name: "Open it" })).toBeEnabled();
   await noSidewaysScroll(page);
 }
 
@@ -85,6 +86,7 @@ test("the whole page follows a dark scheme", async ({ app }) => {
   await openConversation(app, conversation);
   await expect(messages(app)).toContainText("This turn failed.");
   await expect(app.getByRole("tabpanel")).toContainText("No such file");
+  await expect(app.getByRole("button", { name: "Open it" })).toBeEnabled();
   await screenshot(app, "dark");
 });
 

@@ -276,7 +276,7 @@ function End({ item }: { item: EndItem }) {
     <p class={bad ? "ending bad" : "ending"} role={bad ? "alert" : undefined}>
       <Icon name={bad ? "cross" : "stop"} />
       <span>
-        <strong>{endings[item.stopReason] ?? "The turn ended."}</strong> {error}
+        <strong>{endings[item.stopReason] ?? "The turn ended."}</strong> {error.charAt(0).toUpperCase() + error.slice(1)}
       </span>
     </p>
   );
@@ -313,7 +313,7 @@ function Composer() {
         <textarea
           ref={ref}
           aria-label="Message"
-          placeholder={working ? "You can write the next message meanwhile" : "Say what you want done"}
+          placeholder={working ? "Write the next message" : "Say what you want done"}
           rows={1}
           value={text}
           onInput={(e) => setDraft(e.currentTarget.value)}

@@ -169,7 +169,7 @@ function Receipts({ list }: { list: Receipt[] }) {
   if (list.length === 0) return <p class="sub nothing">Nothing yet. Every effect that happens is listed here.</p>;
   return (
     <>
-      <input type="search" class="filter" aria-label="Filter what was done" placeholder="Filter" value={filter.value} onInput={(e) => (filter.value = e.currentTarget.value)} />
+      {list.length > 5 && <input type="search" class="filter" aria-label="Filter what was done" placeholder="Filter" value={filter.value} onInput={(e) => (filter.value = e.currentTarget.value)} />}
       <ul class="receipts">
         {shown.map((r) => (
           <ReceiptRow key={r.id} receipt={r} />

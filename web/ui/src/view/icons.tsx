@@ -21,7 +21,7 @@ const paths: Record<string, string> = {
   check: "M5 12l5 5 9-10",
   cross: "M7 7l10 10M17 7L7 17",
   clock: "M12 7v5l3 3M12 3a9 9 0 100 18 9 9 0 000-18z",
-  question: "M9.5 9a2.5 2.5 0 113.5 2.3c-.7.4-1 .9-1 1.7M12 17v.5",
+  question: "M12 3a9 9 0 100 18 9 9 0 000-18zM9.7 9.6a2.4 2.4 0 113.3 2.2c-.7.3-1 .8-1 1.5M12 16.4v.4",
   trash: "M5 7h14M9 7V4h6v3M7 7l1 13h8l1-13",
   back: "M15 6l-6 6 6 6",
   forward: "M9 6l6 6-6 6",
