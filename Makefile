@@ -38,6 +38,7 @@ run: build
 setup:
 	@internal/setup/chromium.sh >/dev/null
 	@internal/setup/ollama.sh >/dev/null
+	@internal/setup/shells.sh >/dev/null
 
 test: setup build test-ui test-go e2e
 	@echo "make test: everything passed"
