@@ -150,7 +150,7 @@ func (m *Manager) Do(ctx context.Context, permit *broker.Permit, call broker.Cal
 		if err != nil {
 			return broker.Result{}, err
 		}
-		return t.doInterrupt(permit, call, r)
+		return t.doInterrupt(ctx, permit, call, r)
 	case *catalog.ReadRequest:
 		t, _, err := m.target(r.WorkspaceID, r.Session, "")
 		if err != nil {
@@ -329,7 +329,7 @@ func (t *terminal) takeSequence(lease string, sequence uint64, input catalog.Inp
 	return data, nil
 }
 
-func (t *terminal) doInterrupt(permit *broker.Permit, call broker.Call, r *catalog.InterruptRequest) (broker.Result, error) {
+func (t *terminal) doInterrupt(ctx context.Context, permit *broker.Permit, call broker.Call, r *catalog.InterruptRequest) (broker.Result, error) {
 	if err := t.protect(call.PeerPID); err != nil {
 		return broker.Result{}, err
 	}
@@ -344,7 +344,7 @@ func (t *terminal) doInterrupt(permit *broker.Permit, call broker.Call, r *catal
 		return broker.Result{}, err
 	}
 	data := catalog.Interrupted{Kind: "terminal_interrupt", Target: t.names(), TargetOperationID: r.OperationID, Dispatched: true}
-	if _, err := t.tty.send([]byte(ctrlC), permit.Check, true); err != nil {
+	if err := t.interrupt(ctx, permit, target); err != nil {
 		if e, ok := control.AsError(err); ok {
 			return broker.Result{}, e
 		}

@@ -25,7 +25,7 @@ func wantCode(t *testing.T, err error, want control.Code) {
 }
 
 func TestBackgroundChild(t *testing.T) { // bug 33, F-54
-	for _, shell := range shells() {
+	for _, shell := range shells(t) {
 		t.Run(shell, func(t *testing.T) {
 			b := startBench(t, shell)
 			output, exit := b.run(`sleep 300 & echo ok`)
@@ -104,7 +104,7 @@ func TestShellExit(t *testing.T) {
 }
 
 func TestIncompleteLine(t *testing.T) {
-	for _, shell := range shells() {
+	for _, shell := range shells(t) {
 		t.Run(shell, func(t *testing.T) {
 			b := startBench(t, shell)
 			for _, command := range []string{`echo "abc`, `if true; then`, `cat <<EOF`, `touch MARK; echo $(`} {
@@ -121,7 +121,7 @@ func TestIncompleteLine(t *testing.T) {
 }
 
 func TestPromptStates(t *testing.T) {
-	for _, shell := range shells() {
+	for _, shell := range shells(t) {
 		t.Run(shell, func(t *testing.T) {
 			b := startBench(t, shell)
 			if err := b.m.Type(t.Context(), b.t.panel.ID, []byte("echo typ")); err != nil {

@@ -17,7 +17,7 @@ if (( BASH_VERSINFO[0] > 4 || BASH_VERSINFO[0] == 4 && BASH_VERSINFO[1] >= 4 ));
 __lomi_begin() {
   __lomi_s=$?
   { local -; set +x; } 2>/dev/null
-  builtin printf '\e]133;D;%s;%s\a' "$__lomi_s" "$__lomi_v"
+  { builtin printf '\e]133;D;%s;%s\a' "$__lomi_s" "$__lomi_v" >/dev/tty; } 2>/dev/null
   return "$__lomi_s"
 }
 __lomi_end() {
@@ -53,26 +53,55 @@ __lomi_user=${ZDOTDIR-}
 ZDOTDIR=$__lomi_dir
 `
 
-// zshRC installs hooks instead of changing prompts. The partial-line sign is
-// off because it would print into every command's output.
+// zshRC installs hooks instead of changing prompts. Each of ours runs with
+// zsh's own options, whatever the user has set, and without a trace, which
+// would hold the secret. Marks go to the terminal even where the output of the
+// shell itself was sent elsewhere. The partial-line sign is off because it
+// would print into every command's output. A function called precmd runs
+// before all hooks, so what it prints counts as the command's. The user's
+// own line widget is called by ours, also one that is set later; it may in turn
+// hold ours.
 const zshRC = `if [[ -n $__lomi_user ]]; then ZDOTDIR=$__lomi_user; else unset ZDOTDIR; fi
-HISTFILE=${HISTFILE/#$__lomi_dir\//${ZDOTDIR:-$HOME}\/}
-[[ -f ${ZDOTDIR:-$HOME}/.zshrc ]] && . ${ZDOTDIR:-$HOME}/.zshrc
+if [[ -n ${HISTFILE-} ]]; then HISTFILE=${HISTFILE/#$__lomi_dir\//${ZDOTDIR:-$HOME}\/}; fi
 unset __lomi_dir __lomi_user
-unsetopt all_export prompt_sp bang_hist
+[[ -f ${ZDOTDIR:-$HOME}/.zshrc ]] && . ${ZDOTDIR:-$HOME}/.zshrc
+{ unsetopt all_export prompt_sp bang_hist } 2>/dev/null
 typeset -g +x __lomi_v
-__lomi_precmd() { local s=$?; builtin printf '\e]133;D;%s;%s\a\e]133;A;%s\a' $s "$__lomi_v" "$__lomi_v"; return $s }
-__lomi_preexec() { builtin printf '\e]133;C;%s\a' "$__lomi_v" }
-__lomi_line() {
-  if [[ $CONTEXT == cont ]]; then builtin printf '\e]133;P;%s\a' "$__lomi_v" >$TTY
-  else builtin printf '\e]133;B;%s\a' "$__lomi_v" >$TTY; fi
+__lomi_mark() {
+  { emulate -L zsh +x } 2>/dev/null
+  { builtin printf '\e]133;%s;%s\a' $1 $__lomi_v >/dev/tty } 2>/dev/null
 }
-precmd_functions=(__lomi_precmd ${precmd_functions:#__lomi_precmd})
-preexec_functions=(${preexec_functions:#__lomi_preexec} __lomi_preexec)
-autoload -Uz add-zle-hook-widget 2>/dev/null
-if add-zle-hook-widget line-init __lomi_line 2>/dev/null; then :; else zle -N zle-line-init __lomi_line; fi
-zle_highlight+=(paste:none)
-builtin printf '\e]133;I;1;%s\a' "$__lomi_v"
+__lomi_precmd() {
+  { local s=$?; emulate -L zsh +x } 2>/dev/null
+  __lomi_mark "D;$s"
+  __lomi_mark A
+  __lomi_hook
+}
+__lomi_preexec() { __lomi_mark C }
+__lomi_line() {
+  if [[ -n ${__lomi_deep-} ]]; then return 0; fi
+  local __lomi_deep=1
+  if [[ -n ${widgets[__lomi_own_line]-} ]]; then zle __lomi_own_line; fi
+  { emulate -L zsh +x } 2>/dev/null
+  case $CONTEXT in
+    (start) __lomi_mark B;;
+    (cont) __lomi_mark P;;
+  esac
+}
+__lomi_hook() {
+  { emulate -L zsh +x } 2>/dev/null
+  typeset -ga precmd_functions preexec_functions zle_highlight
+  precmd_functions=(__lomi_precmd ${precmd_functions:#__lomi_precmd})
+  preexec_functions=(${preexec_functions:#__lomi_preexec} __lomi_preexec)
+  zle_highlight=(${zle_highlight:#paste:*} paste:none)
+  if [[ ${widgets[zle-line-init]-} != user:__lomi_line ]]; then
+    if [[ -n ${widgets[zle-line-init]-} ]]; then zle -A zle-line-init __lomi_own_line; fi
+    zle -N zle-line-init __lomi_line
+  fi
+}
+zmodload zsh/zleparameter 2>/dev/null
+__lomi_hook
+__lomi_mark "I;1"
 `
 
 // shScript is for shells with neither hooks nor an editor: everything rides

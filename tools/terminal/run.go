@@ -27,8 +27,16 @@ const (
 	// interruptBound is how long a program may take to end after Ctrl+C
 	// before its run counts as unknown.
 	interruptBound = 10 * time.Second
+	// ownBound is how long a shell that has the terminal itself may take to
+	// start a program before Ctrl+C is pressed all the same; startingBound is
+	// the same for one that is at it. handOverPoll is how often it is looked at.
+	ownBound      = 250 * time.Millisecond
+	startingBound = 2 * time.Second
+	handOverPoll  = 5 * time.Millisecond
 	// nudgeEvery is how long a line editor may take to notice Ctrl+C.
 	nudgeEvery = 200 * time.Millisecond
+	// idlePoll is how often a shell without start marks is looked at.
+	idlePoll = 2 * time.Millisecond
 	// permitEvery is how often the right to observe is asked for again.
 	permitEvery = 100 * time.Millisecond
 )
@@ -43,6 +51,15 @@ const (
 // interrupted is the exit code of what Ctrl+C ended.
 const interrupted = 130
 
+// holder says who has the terminal while a command runs.
+type holder int
+
+const (
+	shellItself   holder = iota
+	startsProgram        // the shell is giving it to a program
+	programRuns
+)
+
 // run is one observed command. Its fields belong to its terminal's mutex.
 type run struct {
 	operation  string
@@ -51,6 +68,8 @@ type run struct {
 	started    bool // a start mark, or without such marks the echo, was seen
 	ended      bool
 	incomplete bool // the shell asks for more lines
+	pressed    bool // Ctrl+C was typed meanwhile
+	blind      bool // and no program had the terminal then
 	exit       *int // nil when no mark told it
 	start, end uint64
 	head       []byte
@@ -106,6 +125,9 @@ func (t *terminal) admit(ctx context.Context, permit *broker.Permit, operation, 
 	wait, cancel := context.WithTimeout(ctx, settleBound)
 	defer cancel()
 	err := t.waitReady(wait)
+	if err == nil {
+		err = t.waitIdle(wait)
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
@@ -134,6 +156,27 @@ func (t *terminal) admit(ctx context.Context, permit *broker.Permit, operation, 
 		t.runs = slices.Delete(t.runs, 0, len(t.runs)-maxRuns)
 	}
 	return r, nil
+}
+
+// waitIdle waits, where no mark tells that a command starts, until the shell
+// itself reads and has nothing to read: of pasted lines it may just have taken
+// the next one, whose end would pass for that of ours.
+func (t *terminal) waitIdle(ctx context.Context) error {
+	if !t.shell.canonical {
+		return nil
+	}
+	ticker := time.NewTicker(idlePoll)
+	defer ticker.Stop()
+	for !idleShell(t.proc.PID(), t.tty) {
+		select {
+		case <-ticker.C:
+		case <-t.ended:
+			return errEnded
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return t.waitReady(ctx)
 }
 
 // forget takes a run back that wrote nothing.
@@ -208,13 +251,13 @@ func (t *terminal) follow(ctx context.Context, permit *broker.Permit, r *run) br
 		select {
 		case <-changed:
 		case <-cancelled:
-			// Exactly one: a second Ctrl+C means something else to many
-			// programs.
+			// Exactly one for each program: a second Ctrl+C means something
+			// else to many.
 			cancelled, cancelling = nil, true
-			giveUp = time.After(t.patience)
-			if _, err := t.tty.send([]byte(ctrlC), permit.Check, true); err != nil {
+			if err := t.interrupt(ctx, permit, r); err != nil {
 				return t.unknown(r, "It was cancelled, but Ctrl+C could not be typed; the command may still run.")
 			}
+			giveUp = time.After(t.patience)
 		case <-giveUp:
 			return t.unknown(r, "It was cancelled with Ctrl+C, but the command still runs.")
 		case <-starting.C:
@@ -225,16 +268,72 @@ func (t *terminal) follow(ctx context.Context, permit *broker.Permit, r *run) br
 			if permit.Check() != nil {
 				return t.unknown(r, "A person took over or the lease ended while it ran.")
 			}
+			t.interruptAgain(permit, r)
 		case <-observed.Done():
 			return t.unknown(r, "Lomi stopped watching before the command ended.")
 		}
 	}
 }
 
+// interrupt presses Ctrl+C for a run, unless it ends before. A shell that is
+// just starting a program may lose the signal, so it first waits until the
+// program has the terminal. For what the shell does itself that never comes;
+// then the bound is all that it costs, and the press is a blind one.
+func (t *terminal) interrupt(ctx context.Context, permit *broker.Permit, r *run) error {
+	began := time.Now()
+	ticker := time.NewTicker(handOverPoll)
+	defer ticker.Stop()
+	for {
+		over := handedOver(t.proc.PID(), t.tty)
+		bound := ownBound
+		if over == startsProgram {
+			bound = startingBound
+		}
+		blind := over != programRuns
+		t.mu.Lock()
+		ended := r.ended
+		press := !ended && (!blind || time.Since(began) >= bound)
+		if press {
+			r.pressed, r.blind = true, blind
+		}
+		t.mu.Unlock()
+		if press {
+			_, err := t.tty.send([]byte(ctrlC), permit.Check, true)
+			return err
+		}
+		if ended {
+			return nil
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// interruptAgain presses Ctrl+C for a program that came to the terminal after
+// a blind press went to its shell and was lost there. A program that saw one
+// never gets a second.
+func (t *terminal) interruptAgain(permit *broker.Permit, r *run) {
+	t.mu.Lock()
+	blind := r.blind && !r.ended
+	t.mu.Unlock()
+	if !blind || handedOver(t.proc.PID(), t.tty) != programRuns {
+		return
+	}
+	t.mu.Lock()
+	r.blind = false
+	t.mu.Unlock()
+	if _, err := t.tty.send([]byte(ctrlC), permit.Check, true); err != nil {
+		t.log.Debug("Ctrl+C not pressed again", "panel", t.panel.ID, "err", err)
+	}
+}
+
 // outcome is the result of a run that ended.
 func (t *terminal) outcome(r *run, cancelling bool) broker.Result {
 	t.mu.Lock()
-	exit := r.exit
+	exit, pressed := r.exit, r.pressed
 	t.mu.Unlock()
 	switch {
 	case exit == nil:
@@ -242,6 +341,13 @@ func (t *terminal) outcome(r *run, cancelling bool) broker.Result {
 			Message: "The shell ended before the command's end was seen."}
 	case cancelling && *exit == interrupted:
 		return broker.Result{State: control.StateCancelled, Effect: control.EffectPartial, Message: "Ctrl+C ended the command."}
+	case *exit == 0 && pressed && t.shell.silent:
+		result := broker.Result{State: control.StateFailed, Effect: control.EffectPartial,
+			Message: "Ctrl+C was pressed while it ran. This shell reports 0 also for what Ctrl+C ended."}
+		if cancelling {
+			result.State = control.StateCancelled
+		}
+		return result
 	case *exit != 0:
 		return broker.Result{State: control.StateFailed, Effect: control.EffectComplete,
 			Message: fmt.Sprintf("The command ended with exit code %d.", *exit)}

@@ -1,14 +1,27 @@
 package terminal
 
 import (
+	"os/exec"
 	"strings"
 	"testing"
 )
 
-func shells() []string { return []string{"/bin/bash", "/bin/sh"} }
+func shells(t *testing.T) []string {
+	t.Helper()
+	return []string{"/bin/bash", "/bin/sh", zsh(t)}
+}
+
+func zsh(t *testing.T) string {
+	t.Helper()
+	path, err := exec.LookPath("zsh")
+	if err != nil {
+		t.Fatalf("%v; make setup installs it", err)
+	}
+	return path
+}
 
 func TestRun(t *testing.T) {
-	for _, shell := range shells() {
+	for _, shell := range shells(t) {
 		t.Run(shell, func(t *testing.T) {
 			b := startBench(t, shell)
 			for _, row := range []struct {
@@ -41,7 +54,7 @@ func TestRun(t *testing.T) {
 }
 
 func TestSecretStaysInShell(t *testing.T) {
-	for _, shell := range shells() {
+	for _, shell := range shells(t) {
 		t.Run(shell, func(t *testing.T) {
 			b := startBench(t, shell)
 			secret := b.t.out.secret

@@ -25,6 +25,8 @@ type shell struct {
 	// canonical shells have no line editor: the terminal's own line buffer
 	// holds 4095 bytes.
 	canonical bool
+	// silent shells report 0 for a loop that Ctrl+C broke.
+	silent bool
 }
 
 // pickShell finds the program: the user's shell where we know its kind, else
@@ -55,7 +57,7 @@ func newShell(wanted, secret string, env []string) (*shell, error) {
 		if err != nil {
 			return nil, fmt.Errorf("preparing zsh: %w", err)
 		}
-		s.dir = dir
+		s.dir, s.silent = dir, true
 		s.args = []string{"-i"}
 		s.env = []string{"ZDOTDIR=" + dir, "USER_ZDOTDIR=" + lookup(env, "ZDOTDIR")}
 		s.script = secret + "\n"
@@ -99,7 +101,8 @@ func shellEnv(env []string, extra []string) []string {
 		"TERM", "COLORTERM", "COLUMNS", "LINES", "PS0", "PROMPT_COMMAND", "SHELL_SESSION_ID", "TERM_SESSION_ID"}
 	clean := slices.DeleteFunc(keeper.CleanEnv(env), func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")
-		return slices.Contains(foreign, name)
+		// Of a name that stands there twice, zsh takes the first.
+		return slices.Contains(foreign, name) || slices.ContainsFunc(extra, func(e string) bool { return strings.HasPrefix(e, name+"=") })
 	})
 	clean = append(clean, "TERM=xterm-256color", "COLORTERM=truecolor", "TERM_PROGRAM=lomi")
 	if lookup(clean, "LC_ALL") == "" && lookup(clean, "LC_CTYPE") == "" && lookup(clean, "LANG") == "" {

@@ -10,6 +10,25 @@ func readsTerminal(_ int, tty *master) bool {
 	return !canonical || !echo
 }
 
+// idleShell cannot look into a process here; that the shell has the terminal
+// is all there is to see.
+func idleShell(pid int, tty *master) bool { return tty.foreground() == pid }
+
+// handedOver says who has the terminal. It sees the name of the group's leader at most: a process that still
+// is called like the shell may be a copy of it.
+func handedOver(shell int, tty *master) holder {
+	switch group := tty.foreground(); {
+	case group <= 0 || group == shell:
+		return shellItself
+	case copyOf(shell, group):
+		return startsProgram
+	}
+	return programRuns
+}
+
+// copyOf reports whether a child of a shell may still be a copy of it.
+func copyOf(shell, child int) bool { return programName(child) == programName(shell) }
+
 func programName(group int) string {
 	if group <= 0 {
 		return ""
