@@ -52,6 +52,8 @@ type fakeBroker struct {
 	revoked    bool
 	hold       bool // mutations are answered only when their caller gives up
 	gone       bool // the terminal was closed
+	lostInput  bool // whether an input was typed is unknown
+	slowInput  time.Duration
 }
 
 type fakeRequest struct {
@@ -241,7 +243,24 @@ func (b *fakeBroker) mutate(ctx context.Context, tool string, request any) (any,
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if tool == "lomi_terminal_input" && op.State != control.StateAwaitingUser {
+		return b.acknowledge(request.(*terminal.InputRequest), op)
+	}
 	return *op, nil, nil
+}
+
+// acknowledge is the direct answer to an input, as the broker gives it.
+func (b *fakeBroker) acknowledge(r *terminal.InputRequest, op *control.Operation) (any, *control.Image, error) {
+	ack := terminal.InputAck{Kind: "terminal_input_ack", InputSequence: r.InputSequence, Dispatch: "dispatched"}
+	switch {
+	case op.State == control.StateOutcomeUnknown:
+		ack.Dispatch = "outcome_unknown"
+	case !op.State.Settled():
+		ack.Dispatch = "pending"
+	case op.State != control.StateSucceeded:
+		return nil, nil, control.Errorf(op.Code, "%s", op.Message)
+	}
+	return ack, nil, nil
 }
 
 func (b *fakeBroker) question(f *fakeOp, ask chan bool, request any) {
@@ -292,10 +311,15 @@ func (b *fakeBroker) effect(f *fakeOp, request any) {
 	case *terminal.RunRequest:
 		b.run(f, r)
 	case *terminal.InputRequest:
-		b.mu.Lock()
-		b.output.WriteString(r.Input.Text + r.Input.Key)
-		b.mu.Unlock()
-		done(terminal.InputAck{Kind: "terminal_input_ack", InputSequence: r.InputSequence, Dispatch: "dispatched"})
+		if b.lostInput {
+			b.settle(f, control.StateOutcomeUnknown, control.EffectUnknown, control.OutcomeUnknown, nil)
+			return
+		}
+		if b.slowInput > 0 {
+			time.AfterFunc(b.slowInput, func() { b.typed(f, r) })
+			return
+		}
+		b.typed(f, r)
 	case *terminal.InterruptRequest:
 		b.mu.Lock()
 		target := b.pending[r.OperationID]
@@ -326,6 +350,14 @@ func (b *fakeBroker) effect(f *fakeOp, request any) {
 	default:
 		b.settle(f, control.StateFailed, control.EffectNone, control.UnsupportedCapability, nil)
 	}
+}
+
+func (b *fakeBroker) typed(f *fakeOp, r *terminal.InputRequest) {
+	b.mu.Lock()
+	b.output.WriteString(r.Input.Text + r.Input.Key)
+	b.mu.Unlock()
+	b.settle(f, control.StateSucceeded, control.EffectComplete, "",
+		terminal.InputAck{Kind: "terminal_input_ack", InputSequence: r.InputSequence, Dispatch: "dispatched"})
 }
 
 func (b *fakeBroker) interact(f *fakeOp, e browser.Element) {

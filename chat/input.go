@@ -7,6 +7,7 @@ import (
 
 	"lomi/agent"
 	"lomi/broker/catalog/terminal"
+	"lomi/broker/control"
 )
 
 type inputArguments struct {
@@ -45,19 +46,40 @@ func (c *sessionCall) terminalInput(a inputArguments) (agent.Result, error) {
 		}
 	}
 	t.input = parseCursor(before.NextInputSequence)
-	op, err := c.dispatch("lomi_terminal_input", "", terminal.InputRequest{Scoped: c.scoped(), Session: t.session, LeaseID: t.lease,
-		InputSequence: strconv.FormatUint(t.input, 10), Input: input})
-	// The answer is an operation where a person is asked, else the
-	// acknowledgement itself.
-	if err == nil && op.Kind == "operation" {
-		if op, err = c.settle(op, settleTimeout, nil); err == nil {
-			_, err = resultOf[terminal.InputAck](op, nil)
-		}
-	}
-	if err != nil {
+	if err := c.typeIn(terminal.InputRequest{Scoped: c.scoped(), Session: t.session, LeaseID: t.lease,
+		InputSequence: strconv.FormatUint(t.input, 10), Input: input}); err != nil {
 		return agent.Result{}, err
 	}
-	return c.afterInput(t, before.NextCursor)
+	result, err := c.afterInput(t, before.NextCursor)
+	if err != nil {
+		result = c.failure(err)
+		result.Text = "Typed, but what came after it could not be read. " + result.Text
+	}
+	return result, nil
+}
+
+// typeIn has one input typed and returns nil only when it was. The answer is an
+// operation while a person is asked, else an acknowledgement that may leave
+// the end open.
+func (c *sessionCall) typeIn(request terminal.InputRequest) error {
+	const tool = "lomi_terminal_input"
+	_, key, _ := request.Retry()
+	op, err := c.dispatch(tool, key, request)
+	if err == nil {
+		op, err = c.settle(op, settleTimeout, nil)
+	}
+	ack, err := resultOf[terminal.InputAck](op, err)
+	if err == nil && ack.Dispatch == "pending" {
+		if op.Operation, err = c.byKey(tool, key); err == nil {
+			op, err = c.settle(op, settleTimeout, nil)
+		}
+		ack, err = resultOf[terminal.InputAck](op, err)
+	}
+	if err == nil && ack.Dispatch != "dispatched" {
+		op.State, op.EffectState = control.StateOutcomeUnknown, control.EffectUnknown
+		return &operationError{op}
+	}
+	return err
 }
 
 // afterInput shows what came after something was typed: the new output, once it

@@ -333,3 +333,28 @@ func TestRiskWithTheRealBroker(t *testing.T) {
 	r := m.say("terminal_run", `{"command":"rm -rf build"}`)
 	wantText(t, r[0], agent.OutcomeDenied, "Denied by the person")
 }
+
+// TestInputAsksWithTheRealBroker types only after the person has said yes, and
+// the question is in the log for whoever answers from there.
+func TestInputAsksWithTheRealBroker(t *testing.T) {
+	m := startMachine(t)
+	m.person(broker.GrantSpec{Scopes: broker.DomainScopes("terminal"), Workspaces: []string{m.workspace.ID}, Policy: "ask_always"})
+	r := m.say("terminal_run", `{"command":"read -p 'Name? ' x; echo got $x","wait_s":30}`, "terminal_input", `{"text":"Ann"}`)
+	wantText(t, r[0], agent.OutcomeOK, "waits for input")
+	wantText(t, r[1], agent.OutcomeOK, "Typed.", "got Ann")
+	events, err := m.service.Events(t.Context(), m.conv, 0, 0)
+	must(t, err)
+	asked := map[EventKind]int{}
+	for _, e := range events {
+		if e.Kind == ApprovalRequested || e.Kind == ApprovalSettled {
+			must(t, decodeInto(e, func(d approvalData) {
+				if d.ID == r[1].Receipt {
+					asked[e.Kind]++
+				}
+			}))
+		}
+	}
+	if r[1].Receipt == "" || asked[ApprovalRequested] != 1 || asked[ApprovalSettled] != 1 {
+		t.Errorf("receipt %q, in the log %v", r[1].Receipt, asked)
+	}
+}

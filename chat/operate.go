@@ -68,11 +68,33 @@ func (c *sessionCall) dispatch(tool, key string, request any) (operation, error)
 		return operation{}, err
 	}
 	var op operation
-	if err := json.Unmarshal(reply.Data, &op.Operation); err != nil {
-		return op, fmt.Errorf("decoding the receipt of %s: %w", tool, err)
+	if op.Operation, err = admitted(tool, reply); err != nil {
+		return op, err
 	}
 	c.receipt, c.open = op.OperationID, op
 	return op, nil
+}
+
+// admitted reads the answer to a mutation. Some tools answer with their own
+// kind once it is done, which makes it an operation without a receipt's id.
+func admitted(tool string, reply control.Reply) (control.Operation, error) {
+	var op control.Operation
+	if err := json.Unmarshal(reply.Data, &op); err != nil {
+		return op, fmt.Errorf("decoding the receipt of %s: %w", tool, err)
+	}
+	if op.Kind != "operation" {
+		op = control.Operation{Kind: "operation", Tool: tool, State: control.StateSucceeded, EffectState: control.EffectComplete, Result: reply.Data}
+	}
+	return op, nil
+}
+
+// byKey finds an operation by the key of its request.
+func (c *sessionCall) byKey(tool, key string) (control.Operation, error) {
+	op, err := read[control.Operation](c, "lomi_operation_get", link.OperationGetRequest{RetryEpoch: c.session.epoch, RequestKey: key, Tool: tool})
+	if err == nil {
+		c.receipt, c.open = op.OperationID, operation{Operation: op}
+	}
+	return op, err
 }
 
 // findSent looks for the receipt of a request whose answer was not waited for

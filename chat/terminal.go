@@ -22,6 +22,7 @@ const (
 	interruptWait = 10 * time.Second
 	readBytes     = 65536 // at most, of one lomi_terminal_read
 	tailBytes     = 1024  // of progress
+	maxBackground = 5     // processes that a result names
 	lineBytes     = 120   // guess for a line, to turn lines into bytes
 )
 
@@ -185,10 +186,27 @@ func (c *sessionCall) runResult(t *terminalState, op operation) (agent.Result, e
 		head = fmt.Sprintf("Exit code %d.", *code)
 	}
 	t.operation = ""
+	left := inBackground(ran.Background)
 	if strings.TrimSpace(output) == "" {
-		return agent.Result{Text: head + " No output."}, nil
+		return agent.Result{Text: head + " No output." + left}, nil
 	}
-	return agent.Result{Text: head + "\n" + fence(t.source(), output)}, nil
+	return agent.Result{Text: head + left + "\n" + fence(t.source(), output)}, nil
+}
+
+// inBackground names what a command left running, on one line of its own.
+func inBackground(left []terminal.BackgroundProcess) string {
+	if len(left) == 0 {
+		return ""
+	}
+	var names []string
+	for _, p := range left[:min(len(left), maxBackground)] {
+		names = append(names, fmt.Sprintf("%s (pid %d)", clip(p.Command, 80), p.PID))
+	}
+	text := "\nStill running in the background: " + strings.Join(names, ", ")
+	if more := len(left) - len(names); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text + "."
 }
 
 func (t *terminalState) source() string { return fmt.Sprintf("terminal %q", t.name) }
