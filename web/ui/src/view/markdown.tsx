@@ -44,7 +44,12 @@ function nodesOf(tokens: Token[]): DocumentFragment {
   }
   for (const a of nodes.querySelectorAll("a")) {
     const href = a.getAttribute("href");
-    if (!href) continue;
+    // A second look at what the sanitiser let pass: only addresses that a click
+    // may leave for, and never one relative to this page.
+    if (!href || !/^(?:https?:\/\/|mailto:)/i.test(href)) {
+      a.removeAttribute("href");
+      continue;
+    }
     a.setAttribute("rel", "noopener noreferrer nofollow");
     a.setAttribute("target", "_blank");
     a.setAttribute("title", href);
