@@ -130,8 +130,7 @@ func (p *page) click(ctx context.Context, permit *broker.Permit, f *frame, numbe
 	if err := p.hit(ctx, permit, at); err != nil {
 		return acted{}, err
 	}
-	p.settle(ctx, before)
-	return acted{mode: modeTrusted, action: clickAction(at.aimed)}, nil
+	return acted{mode: modeTrusted, action: clickAction(at.aimed)}, p.settle(ctx, before)
 }
 
 func clickAction(a aimed) string {
@@ -181,17 +180,6 @@ func (p *page) hit(ctx context.Context, permit *broker.Permit, at spot) error {
 	return nil
 }
 
-// unknown marks a failure after which nobody knows what the page has taken.
-func unknown(err error) error {
-	text := "the page changed in the middle of it; look at the page before trying again"
-	if errors.Is(err, errGone) {
-		text = "the browser ended in the middle of it"
-	} else if errors.Is(err, context.DeadlineExceeded) {
-		text = "the page did not answer in the middle of it; look at the page before trying again"
-	}
-	return &control.Error{Code: control.OutcomeUnknown, Message: text, Effect: control.EffectUnknown}
-}
-
 // count is the number of the document and address now.
 func (p *page) count() int {
 	p.mu.Lock()
@@ -237,7 +225,9 @@ func (p *page) tick(ctx context.Context, permit *broker.Permit, at spot, text st
 	if err := p.hit(ctx, permit, at); err != nil {
 		return acted{}, err
 	}
-	p.settle(ctx, before)
+	if err := p.settle(ctx, before); err != nil {
+		return acted{}, err
+	}
 	now, err := run[aimed](ctx, p, at.frame, "checked", at.number)
 	if err == nil && now.Error == "" && now.Checked != want {
 		p.note("the " + at.Kind + " did not keep the new state")
@@ -266,14 +256,13 @@ func (p *page) set(ctx context.Context, permit *broker.Permit, at spot, text str
 		return acted{}, unknown(err)
 	}
 	if err := got.err(); err != nil {
-		return acted{}, err
+		return acted{}, proven{err} // walk.js looks before it sets
 	}
 	if !got.Same {
 		return acted{}, &control.Error{Code: control.ResourceExhausted, Effect: control.EffectPartial,
 			Message: "text: the field did not take it; a " + at.Kind + " needs its own format (date: 2026-01-31, time: 09:30, color: #rrggbb)"}
 	}
-	p.settle(ctx, before)
-	return acted{mode: modeSynthetic, action: "change", length: &got.Length}, nil
+	return acted{mode: modeSynthetic, action: "change", length: &got.Length}, p.settle(ctx, before)
 }
 
 // typeOver clicks a field, selects what it holds and types over it.
@@ -308,22 +297,11 @@ func (p *page) typeOver(ctx context.Context, permit *broker.Permit, at spot, tex
 	if !got.Same {
 		p.note("the field changed the text that was typed; check what it holds now")
 	}
-	p.settle(ctx, before)
 	out := acted{mode: modeTrusted, action: "input"}
 	if got.Length >= 0 {
 		out.length = &got.Length
 	}
-	return out, nil
-}
-
-// partial marks a failure after the click and before the text.
-func partial(err error) error {
-	if e, ok := control.AsError(err); ok {
-		c := *e
-		c.Effect = control.EffectPartial
-		return &c
-	}
-	return unknown(err)
+	return out, p.settle(ctx, before)
 }
 
 // key presses one key in an element, or in what has the focus when f is nil.
@@ -348,8 +326,7 @@ func (p *page) key(ctx context.Context, permit *broker.Permit, f *frame, number 
 	if err := p.press(ctx, k); err != nil && p.count() == before.navigation {
 		return acted{}, unknown(err)
 	}
-	p.settle(ctx, before)
-	return acted{mode: modeTrusted}, nil
+	return acted{mode: modeTrusted}, p.settle(ctx, before)
 }
 
 // chord is one key as Chromium wants it told.

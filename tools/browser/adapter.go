@@ -136,6 +136,18 @@ func (p *page) label() string {
 func (b *Browser) Do(ctx context.Context, permit *broker.Permit, call broker.Call, target broker.Target) (broker.Result, error) {
 	ctx, stop := endWith(ctx, permit.Cancelled())
 	defer stop()
+	result, err := b.dispatch(ctx, permit, call, target)
+	if errors.Is(err, errCancelled) {
+		effect := control.EffectNone
+		if permit.Started() {
+			effect = control.EffectPartial
+		}
+		return broker.Result{State: control.StateCancelled, Effect: effect, Message: "cancelled"}, nil
+	}
+	return result, spent(permit, err)
+}
+
+func (b *Browser) dispatch(ctx context.Context, permit *broker.Permit, call broker.Call, target broker.Target) (broker.Result, error) {
 	if r, ok := call.Request.(*browser.OpenRequest); ok {
 		return b.open(ctx, permit, call, target, r)
 	}
@@ -153,17 +165,10 @@ func (b *Browser) Do(ctx context.Context, permit *broker.Permit, call broker.Cal
 	}
 	defer release()
 	result, err := b.carryOut(ctx, permit, call, p)
-	if errors.Is(err, errCancelled) {
-		effect := control.EffectNone
-		if permit.Started() {
-			effect = control.EffectPartial
-		}
-		return broker.Result{State: control.StateCancelled, Effect: effect, Message: "cancelled"}, nil
+	if err == nil || errors.Is(err, errCancelled) {
+		return result, err
 	}
-	if err != nil {
-		return result, p.lost(err)
-	}
-	return result, nil
+	return result, p.lost(err)
 }
 
 // endWith returns a context that also ends when done is closed.

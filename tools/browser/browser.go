@@ -262,7 +262,7 @@ func (b *Browser) rootEvent(c *chromium, method string, params jsonv2.Value) {
 		}
 		if p := b.pageOfFrame(c, ev.FrameID); p != nil {
 			p.note("a download of " + line(ev.SuggestedFilename, 80) + " from " + shown(ev.URL) + " was refused")
-			p.refuse("the address is a download, which is refused here")
+			p.refuse(downloadRefused)
 		}
 	}
 }

@@ -79,6 +79,11 @@ func (p *page) gate(s session, ev fetch.EventRequestPaused) {
 	// A frame may be of any site, but is read and used only where granted.
 	why := p.b.verdict(p.owner, ev.Request.URL, personal || !main)
 	if why == "" {
+		p.mu.Lock()
+		if main {
+			p.sent++
+		}
+		p.mu.Unlock()
 		post(s, fetch.ContinueRequest, fetch.ContinueRequestParams{RequestID: ev.RequestID})
 		return
 	}
@@ -120,7 +125,7 @@ func (p *page) dialog(s session, ev chromepage.EventJavascriptDialogOpening) {
 
 // frameAttached takes over a frame that runs in a process of its own.
 func (p *page) frameAttached(parent session, ev target.EventAttachedToTarget) {
-	child := session{link: parent.link, id: ev.SessionID}
+	child := session{link: parent.link, id: ev.SessionID, dead: parent.dead}
 	if ev.TargetInfo == nil || ev.TargetInfo.Type != "iframe" {
 		post(child, runtime.RunIfWaitingForDebugger, cdp.Empty{})
 		return

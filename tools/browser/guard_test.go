@@ -305,7 +305,7 @@ func TestNeverLoads(t *testing.T) {
 		p := r.page(v.panel.PanelID)
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		got, err := p.goTo(ctx, url, "load")
+		got, err := p.goTo(ctx, byPerson, url, "load")
 		if err != nil {
 			t.Fatal(err)
 		}

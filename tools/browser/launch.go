@@ -106,7 +106,7 @@ func (c *chromium) newTarget(ctx context.Context, profile cdp.BrowserContextID) 
 	if err != nil {
 		return "", session{}, fmt.Errorf("making a page: %w", err)
 	}
-	return made.TargetID, session{link: c.link, id: id}, nil
+	return made.TargetID, session{link: c.link, id: id, dead: make(chan struct{})}, nil
 }
 
 // expects keeps a target that attached while one of ours is being made. One

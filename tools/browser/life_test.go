@@ -277,31 +277,3 @@ func TestSlowViewer(t *testing.T) {
 		t.Error("the view did not end")
 	}
 }
-
-// No goroutine waits for a caller that cancelled.
-func TestCancelledNavigation(t *testing.T) {
-	r := common(t)
-	gate := make(chan struct{})
-	srv := r.site(t, map[string]http.HandlerFunc{
-		"/": html("<title>here</title>"),
-		"/hold": func(_ http.ResponseWriter, q *http.Request) {
-			close(gate)
-			<-q.Context().Done()
-		},
-	})
-	v := r.visit(t, srv.URL)
-	call := broker.Call{Session: "alice", Request: &browser.NavigateRequest{Keyed: v.keyed(), Panel: v.panel, URL: srv.URL + "/hold", WaitUntil: "load"}}
-	target, err := r.Resolve(context.Background(), call)
-	if err != nil {
-		t.Fatal(err)
-	}
-	wish := make(chan struct{})
-	go func() { <-gate; close(wish) }()
-	res, err := r.Do(context.Background(), broker.NewPermit(func() error { return nil }, wish), call, target)
-	if err != nil || res.State != control.StateCancelled || res.Effect != control.EffectPartial {
-		t.Errorf("got %+v %v", res, err)
-	}
-	if s := v.look(); s.Title != "here" {
-		t.Errorf("title %q", s.Title)
-	}
-}

@@ -129,6 +129,10 @@ func (l *link) handle(id target.SessionID, h handler) {
 type session struct {
 	link *link
 	id   target.SessionID
+	// dead is closed when the page of the session has crashed or was closed,
+	// since Chromium answers no commands to a page that is gone. It is nil for
+	// the browser itself.
+	dead chan struct{}
 }
 
 // Call implements cdp.Session.
@@ -147,6 +151,8 @@ func (s session) Call(ctx context.Context, method string, params, result any) er
 	case s.link.out <- msg:
 	case <-s.link.done:
 		return errGone
+	case <-s.dead:
+		return errGone
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
@@ -154,6 +160,8 @@ func (s session) Call(ctx context.Context, method string, params, result any) er
 	case reply := <-answer:
 		return readReply(method, reply, result)
 	case <-s.link.done:
+		return errGone
+	case <-s.dead:
 		return errGone
 	case <-ctx.Done():
 		return context.Cause(ctx)

@@ -28,6 +28,16 @@ const (
 	pingBound = time.Second
 )
 
+// starter is asked right before the first byte that can have an effect:
+// Permit.Start, or Permit.Check where the effect began earlier.
+type starter func() error
+
+// byPerson is the starter of a person, whose right to act nobody takes back.
+func byPerson() error { return nil }
+
+// downloadRefused is said of an address that is a download.
+const downloadRefused = "the address is a download, which is refused here"
+
 // arrival is how far a navigation came.
 type arrival struct {
 	committed, loaded bool
@@ -35,14 +45,14 @@ type arrival struct {
 
 // goTo loads an address. It answers at the deadline with what there is: a page
 // that never ends loading is a page all the same.
-func (p *page) goTo(ctx context.Context, url, until string) (arrival, error) {
-	return p.travel(ctx, until, func(ctx context.Context) (string, error) {
+func (p *page) goTo(ctx context.Context, begin starter, url, until string) (arrival, error) {
+	return p.travel(ctx, begin, until, func(ctx context.Context) (string, error) {
 		res, err := cdp.Call(ctx, p.main, chromepage.Navigate, chromepage.NavigateParams{URL: url})
 		switch {
 		case err != nil:
 			return "", err
 		case res.IsDownload:
-			return "", control.Errorf(control.UnsupportedCapability, "the address is a download, which is refused here")
+			return "", partial(control.Errorf(control.UnsupportedCapability, downloadRefused))
 		case res.ErrorText != "":
 			return "", navigationError(res.ErrorText)
 		}
@@ -59,9 +69,9 @@ func navigationError(text string) *control.Error {
 }
 
 // step goes back or forward in the history, or loads the page again.
-func (p *page) step(ctx context.Context, history, until string) (arrival, error) {
+func (p *page) step(ctx context.Context, begin starter, history, until string) (arrival, error) {
 	if history == "reload" {
-		return p.travel(ctx, until, func(ctx context.Context) (string, error) {
+		return p.travel(ctx, begin, until, func(ctx context.Context) (string, error) {
 			_, err := cdp.Call(ctx, p.main, chromepage.Reload, chromepage.ReloadParams{})
 			return "", err
 		})
@@ -76,7 +86,7 @@ func (p *page) step(ctx context.Context, history, until string) (arrival, error)
 	if why := p.b.verdict(p.owner, entry.URL, personal); why != "" {
 		return arrival{}, control.Errorf(control.ScopeDenied, "%s cannot be opened: %s", shown(entry.URL), why)
 	}
-	return p.travel(ctx, until, func(ctx context.Context) (string, error) {
+	return p.travel(ctx, begin, until, func(ctx context.Context) (string, error) {
 		_, err := cdp.Call(ctx, p.main, chromepage.NavigateToHistoryEntry, chromepage.NavigateToHistoryEntryParams{EntryID: entry.ID})
 		return "", err
 	})
@@ -101,22 +111,20 @@ func (p *page) historyEntry(ctx context.Context, history string) (*chromepage.Na
 // travel starts a navigation and waits until it came as far as wanted, is
 // refused, or time is up. start returns the loader of the new document, ""
 // when Chromium does not say.
-func (p *page) travel(ctx context.Context, until string, start func(context.Context) (string, error)) (arrival, error) {
+func (p *page) travel(ctx context.Context, begin starter, until string, start func(context.Context) (string, error)) (arrival, error) {
 	ctx, cancel := context.WithTimeout(ctx, loadBound)
 	defer cancel()
 	p.mu.Lock()
 	before := p.navigation
-	p.refused, p.leaving = "", true
+	p.refused, p.leaving, p.sent = "", true, 0
 	p.mu.Unlock()
 	defer func() {
 		p.mu.Lock()
 		p.leaving = false
 		p.mu.Unlock()
 	}()
-	loader, err := p.startTravel(ctx, start)
-	if errors.Is(err, errCancelled) {
-		post(p.main, chromepage.StopLoading, cdp.Empty{})
-	}
+	defer p.stopIfWithdrawn(ctx)
+	loader, err := p.startTravel(ctx, begin, start)
 	if err != nil {
 		return arrival{}, err
 	}
@@ -138,16 +146,23 @@ func (p *page) travel(ctx context.Context, until string, start func(context.Cont
 	if errors.Is(err, context.DeadlineExceeded) {
 		return p.giveUp(got), nil
 	}
-	if errors.Is(err, errCancelled) {
+	return got, err
+}
+
+// stopIfWithdrawn stops what still loads for a caller who may load no more.
+func (p *page) stopIfWithdrawn(ctx context.Context) {
+	if withdrawn(ctx) != nil {
 		post(p.main, chromepage.StopLoading, cdp.Empty{})
 	}
-	return got, err
 }
 
 // startTravel runs start, and stops waiting for its answer when the guard has
 // refused what it asked for.
-func (p *page) startTravel(ctx context.Context, start func(context.Context) (string, error)) (string, error) {
+func (p *page) startTravel(ctx context.Context, begin starter, start func(context.Context) (string, error)) (string, error) {
 	p.unblock(ctx)
+	if err := begin(); err != nil {
+		return "", err
+	}
 	loader, err := start(ctx)
 	if refused := p.refusal(); refused != nil {
 		return "", refused
@@ -158,19 +173,25 @@ func (p *page) startTravel(ctx context.Context, start func(context.Context) (str
 	return loader, err
 }
 
+// refusal says why a navigation was stopped. One of which no request was let
+// pass has no effect; behind a redirect or a download there was a request.
 func (p *page) refusal() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	switch {
-	case p.refused == "":
+	if p.refused == "" {
 		return nil
-	case strings.Contains(p.refused, string(control.ScopeDenied)):
-		return control.Errorf(control.ScopeDenied, "%s", strings.Replace(p.refused, "SCOPE_DENIED: ", "", 1))
-	case p.leave:
-		return control.Errorf(control.TargetBusy, "%s", p.refused)
-	default:
-		return control.Errorf(control.UnsupportedCapability, "%s", p.refused)
 	}
+	err := control.Errorf(control.UnsupportedCapability, "%s", p.refused)
+	switch {
+	case strings.Contains(p.refused, string(control.ScopeDenied)):
+		err = control.Errorf(control.ScopeDenied, "%s", strings.Replace(p.refused, "SCOPE_DENIED: ", "", 1))
+	case p.leave:
+		err.Code = control.TargetBusy
+	}
+	if p.sent > 0 {
+		return partial(err)
+	}
+	return proven{err}
 }
 
 // giveUp settles a navigation at its deadline. One that has no document yet is
@@ -209,8 +230,20 @@ func (p *page) moment() moment {
 
 // settle waits, after an action, for the navigation that it may have started.
 // The page is asked something first: what the action queued in it has run
-// when the answer comes, also on a machine that is busy.
-func (p *page) settle(ctx context.Context, before moment) {
+// when the answer comes, also on a machine that is busy. It fails only when
+// the right to act has ended meanwhile: then nothing more is to load, and how
+// far the action came nobody knows.
+func (p *page) settle(ctx context.Context, before moment) error {
+	p.settled(ctx, before)
+	p.stopIfWithdrawn(ctx)
+	err := withdrawn(ctx)
+	if err == nil || errors.Is(err, errCancelled) {
+		return err // a wish to cancel keeps its name: Do answers it as such
+	}
+	return unknown(err)
+}
+
+func (p *page) settled(ctx context.Context, before moment) {
 	ctx, cancel := context.WithTimeout(ctx, settleBound)
 	defer cancel()
 	if main := p.frameNamed("main"); main != nil {
@@ -268,6 +301,11 @@ func (p *page) lost(err error) error {
 		err = errGone
 	}
 	if errors.Is(err, errGone) {
+		select {
+		case <-p.chromium().done:
+		default:
+			return control.Errorf(control.PanelNotRenderable, "the page crashed; navigate to load it or another one anew")
+		}
 		return control.Errorf(control.PanelNotRenderable, "the browser has ended; navigate to start it again")
 	}
 	if _, ok := control.AsError(err); ok {

@@ -75,6 +75,7 @@ type page struct {
 	slow       bool // this document was waited for in vain
 	personal   bool // a person has taken over
 	dead       bool
+	sent       int           // requests for documents let pass since the last navigation began
 	refused    string        // why the last navigation was refused, "" if it was not
 	leaving    bool          // an operation navigates, so a beforeunload is about that
 	leave      bool          // the next beforeunload may be answered "leave"
@@ -157,6 +158,9 @@ func (p *page) close(ctx context.Context) error {
 func (p *page) die() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if !p.dead && p.main.dead != nil {
+		close(p.main.dead)
+	}
 	p.dead, p.refs = true, nil
 	p.cast.end()
 	p.cast = nil

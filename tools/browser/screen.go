@@ -257,7 +257,7 @@ func (p *page) carry(ctx context.Context, main session, in Input) error {
 		_, err := cdp.Call(ctx, main, input.InsertText, input.InsertTextParams{Text: in.Text})
 		return err
 	case "history":
-		_, err := p.step(ctx, in.Key, "commit")
+		_, err := p.step(ctx, byPerson, in.Key, "commit")
 		return err
 	default:
 		if _, err := checkURL(in.URL); err != nil {
@@ -266,7 +266,7 @@ func (p *page) carry(ctx context.Context, main session, in Input) error {
 		if why := p.b.verdict(p.owner, in.URL, true); why != "" {
 			return control.Errorf(control.ScopeDenied, "%s", why)
 		}
-		_, err := p.goTo(ctx, in.URL, "commit")
+		_, err := p.goTo(ctx, byPerson, in.URL, "commit")
 		return err
 	}
 }

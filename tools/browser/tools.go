@@ -42,7 +42,9 @@ func (b *Browser) open(ctx context.Context, permit *broker.Permit, call broker.C
 	}
 	err := permit.Start()
 	if err == nil {
-		_, err = b.cfg.Desk.AddPanel(ctx, panel, r.ExpectedRevision)
+		if _, err = b.cfg.Desk.AddPanel(ctx, panel, r.ExpectedRevision); err != nil && ctx.Err() == nil {
+			err = proven{err} // the desk has refused the panel
+		}
 	}
 	if err != nil {
 		b.remove(nil)
@@ -51,7 +53,7 @@ func (b *Browser) open(ctx context.Context, permit *broker.Permit, call broker.C
 	b.add(p)
 	p.op <- struct{}{} // nobody else has seen the page yet
 	defer func() { <-p.op }()
-	_, failure := p.goTo(ctx, r.URL, "load")
+	_, failure := p.goTo(ctx, permit.Check, r.URL, "load")
 	p.readTitle(ctx)
 	b.showRuntime(p, "running")
 	w := p.where()
@@ -61,9 +63,21 @@ func (b *Browser) open(ctx context.Context, permit *broker.Permit, call broker.C
 	}}
 	if failure != nil {
 		// The panel is there and its opener may go elsewhere with it.
-		out.State, out.Effect, out.Message = control.StateFailed, control.EffectPartial, explain(p.lost(failure))
+		b.halfOpened(&out, permit, p.lost(failure))
 	}
 	return out, nil
+}
+
+// halfOpened words the result of a panel that is there without its page.
+func (b *Browser) halfOpened(out *broker.Result, permit *broker.Permit, failure error) {
+	out.State, out.Effect, out.Message = control.StateFailed, control.EffectPartial, explain(spent(permit, failure))
+	e, public := control.AsError(spent(permit, failure))
+	switch {
+	case errors.Is(failure, errCancelled):
+		out.State, out.Message = control.StateCancelled, "cancelled"
+	case !public || e.Effect == control.EffectUnknown:
+		out.State, out.Effect = control.StateOutcomeUnknown, control.EffectUnknown
+	}
 }
 
 // explain is an error's text for a result that carries data as well.
@@ -125,15 +139,12 @@ func (b *Browser) navigate(ctx context.Context, permit *broker.Permit, p *page, 
 			return broker.Result{}, err
 		}
 	}
-	if err := permit.Start(); err != nil {
-		return broker.Result{}, err
-	}
 	var got arrival
 	var err error
 	if r.URL != "" {
-		got, err = p.goTo(ctx, r.URL, r.WaitUntil)
+		got, err = p.goTo(ctx, permit.Start, r.URL, r.WaitUntil)
 	} else {
-		got, err = p.step(ctx, r.History, r.WaitUntil)
+		got, err = p.step(ctx, permit.Start, r.History, r.WaitUntil)
 	}
 	if err != nil {
 		return broker.Result{}, err

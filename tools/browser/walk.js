@@ -391,14 +391,18 @@
     set(n, text) {
       const el = find(n);
       if (!el) return { error: 'stale' };
-      el.focus();
+      if (disabled(el)) return { error: 'disabled' };
       if (el.tagName === 'SELECT') {
         const want = tidy(text), lower = want.toLowerCase(), all = [...el.options].slice(0, 1000);
         const o = all.find(o => o.value === text) || all.find(o => tidy(o.label || o.text) === want) || all.find(o => tidy(o.label || o.text).toLowerCase() === lower);
         if (!o) return { error: 'option', cover: all.slice(0, 12).map(o => cut(tidy(o.label || o.text), 40)).join(', ') };
         if (o.disabled || o.closest('optgroup')?.disabled) return { error: 'disabled' };
+        el.focus();
         if (el.multiple) o.selected = true; else el.value = o.value, o.selected = true;
-      } else el.value = text;
+      } else {
+        el.focus();
+        el.value = text;
+      }
       const same = el.tagName === 'SELECT' || el.value === text;
       el.dispatchEvent(new Event('input', { bubbles: true, composed: true }));
       el.dispatchEvent(new Event('change', { bubbles: true }));
