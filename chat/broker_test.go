@@ -50,9 +50,10 @@ type fakeBroker struct {
 	onClick    func(b *fakeBroker, ref string)
 	ask        map[string]chan bool // tools that ask a person first
 	revoked    bool
-	hold       bool // mutations are answered only when their caller gives up
-	gone       bool // the terminal was closed
-	lostInput  bool // whether an input was typed is unknown
+	hold       bool          // mutations are answered only when their caller gives up
+	late       time.Duration // until a mutation is admitted
+	gone       bool          // the terminal was closed
+	lostInput  bool          // whether an input was typed is unknown
 	slowInput  time.Duration
 }
 
@@ -77,6 +78,9 @@ type fakeOp struct {
 	settled   chan struct{}
 	cancelled chan struct{}
 }
+
+// fakeProject is the one of the workspace; the grant holds others too.
+const fakeProject = "project1"
 
 func newFakeBroker() *fakeBroker {
 	return &fakeBroker{scopes: control.Scopes(), runs: map[string]*fakeRun{}, receipts: map[string]*control.Operation{},
@@ -184,7 +188,7 @@ func (b *fakeBroker) handle(ctx context.Context, c *fakeConn, tool string, reque
 	case *link.ConnectRequest:
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		return link.Connected{Kind: "connected", WorkspaceID: r.WorkspaceID, RetryEpoch: b.epochName(), Scopes: b.scopes, Revision: fmt.Sprint(b.revision)}, nil, nil
+		return link.Connected{Kind: "connected", WorkspaceID: r.WorkspaceID, ProjectID: fakeProject, RetryEpoch: b.epochName(), Scopes: b.scopes, Revision: fmt.Sprint(b.revision)}, nil, nil
 	case *link.OperationGetRequest:
 		return b.get(ctx, r)
 	case *link.OperationCancelRequest:
@@ -203,7 +207,35 @@ func (b *fakeBroker) handle(ctx context.Context, c *fakeConn, tool string, reque
 	return b.mutate(ctx, tool, request)
 }
 
+// mutate admits a request, after a while if so told and then whether or not its
+// caller still waits: what was sent is sent.
 func (b *fakeBroker) mutate(ctx context.Context, tool string, request any) (any, *control.Image, error) {
+	b.mu.Lock()
+	late := b.late
+	b.mu.Unlock()
+	if late == 0 {
+		return b.admit(ctx, tool, request)
+	}
+	type answer struct {
+		data  any
+		image *control.Image
+		err   error
+	}
+	done := make(chan answer, 1)
+	go func() {
+		<-time.After(late)
+		data, image, err := b.admit(ctx, tool, request)
+		done <- answer{data, image, err}
+	}()
+	select {
+	case a := <-done:
+		return a.data, a.image, a.err
+	case <-ctx.Done():
+		return nil, nil, ctx.Err()
+	}
+}
+
+func (b *fakeBroker) admit(ctx context.Context, tool string, request any) (any, *control.Image, error) {
 	b.mu.Lock()
 	if retry, ok := request.(control.Retryable); ok && tool != "lomi_terminal_input" {
 		epoch, _, revision := retry.Retry()
@@ -447,6 +479,9 @@ func (b *fakeBroker) read(r *terminal.ReadRequest) (any, *control.Image, error) 
 }
 
 func (b *fakeBroker) get(ctx context.Context, r *link.OperationGetRequest) (any, *control.Image, error) {
+	if r.OperationID == "" && r.ProjectID != fakeProject {
+		return nil, nil, control.Errorf(control.ResourceExhausted, "projectId: is required, because more than one project is approved")
+	}
 	b.mu.Lock()
 	f := b.pending[r.OperationID]
 	for _, p := range b.pending {

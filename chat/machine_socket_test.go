@@ -212,6 +212,7 @@ func TestWithEverythingReal(t *testing.T) {
 		"terminal_run", `{"command":"sleep 300","wait_s":1}`,
 		"terminal_interrupt", `{}`,
 		"terminal_list", `{}`,
+		"terminal_run", `{"command":"sleep 300 & echo ok"}`,
 	)
 	wantText(t, r[0], agent.OutcomeOK, "Exit code 0.", "```\n1\n2\n3\n```")
 	wantText(t, r[1], agent.OutcomeOK, "Exit code 7. No output.")
@@ -221,6 +222,7 @@ func TestWithEverythingReal(t *testing.T) {
 	wantText(t, r[5], agent.OutcomeOK, "Still running")
 	wantText(t, r[6], agent.OutcomeOK, "Stopped with Ctrl+C")
 	wantText(t, r[7], agent.OutcomeOK, "main: the prompt is ready")
+	wantText(t, r[8], agent.OutcomeOK, "Exit code 0.", "ok\n", "\nStill running in the background: sleep 300 (pid ") // bug 33
 
 	r = m.say("browser_open", fmt.Sprintf(`{"url":%q}`, site.URL+"/"))
 	wantText(t, r[0], agent.OutcomeOK, `Title: "Order"`, "# Order", `textbox "Name"`, `combobox "Country" = "Sweden" {Sweden|Norway}`, `button "Send"`)

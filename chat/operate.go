@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"lomi/agent"
@@ -58,21 +59,75 @@ func conflictOf(op operation, err error) (conflict, byPerson bool) {
 	return op.State == control.StateFailed && op.Code == control.RevisionConflict && op.EffectState == control.EffectNone, false
 }
 
-// dispatch sends a mutation. key is that of the request, "" if it has none.
+// dispatch sends a mutation under its key and gives its receipt. When the turn
+// ends before the answer is there, the answer is still waited for and the
+// receipt looked for by its key, whatever comes first: what was sent may be
+// under way, and the caller must be able to cancel it.
 func (c *sessionCall) dispatch(tool, key string, request any) (operation, error) {
-	reply, err := c.request(c.ctx, tool, request, true)
-	if err != nil {
-		if c.ctx.Err() != nil && key != "" {
-			c.findSent(tool, key)
-		}
-		return operation{}, err
+	if c.ctx.Err() != nil {
+		return operation{}, context.Cause(c.ctx)
+	}
+	sending, end := context.WithCancel(context.WithoutCancel(c.ctx))
+	answers := make(chan answer, 1)
+	var sent sync.WaitGroup
+	sent.Go(func() {
+		reply, err := c.request(sending, tool, request, true)
+		answers <- answer{reply, err}
+	})
+	defer sent.Wait()
+	defer end()
+	var a answer
+	select {
+	case a = <-answers:
+	case <-c.ctx.Done():
+		a = c.findSent(tool, key, answers)
+	}
+	if a.err != nil {
+		return operation{}, a.err
 	}
 	var op operation
-	if op.Operation, err = admitted(tool, reply); err != nil {
+	var err error
+	if op.Operation, err = admitted(tool, a.reply); err != nil {
 		return op, err
 	}
 	c.receipt, c.open = op.OperationID, op
 	return op, nil
+}
+
+// answer is what came of a request.
+type answer struct {
+	reply control.Reply
+	err   error
+}
+
+// findSent looks for the receipt of a request whose turn has ended. The broker
+// works on both at the same time, so the receipt may not be there at the first
+// look.
+func (c *sessionCall) findSent(tool, key string, answers <-chan answer) answer {
+	ctx, end := context.WithTimeout(context.WithoutCancel(c.ctx), cancelTimeout)
+	defer end()
+	again := time.NewTicker(findPoll)
+	defer again.Stop()
+	for {
+		reply, err := c.after(ctx, "lomi_operation_get", c.keyOf(tool, key))
+		if err == nil {
+			return answer{reply: reply}
+		}
+		select {
+		case a := <-answers:
+			return a
+		case <-again.C:
+		case <-ctx.Done():
+			c.session.cfg.Logger.WarnContext(ctx, "no receipt for a request that was left", "conv", c.session.cfg.Conversation, "tool", tool, "err", err)
+			return answer{err: context.Cause(c.ctx)}
+		}
+	}
+}
+
+// keyOf asks for the operation of a request's key. The project is named,
+// because the grant may hold several.
+func (c *sessionCall) keyOf(tool, key string) link.OperationGetRequest {
+	return link.OperationGetRequest{RetryEpoch: c.session.epoch, RequestKey: key, Tool: tool, ProjectID: c.session.project}
 }
 
 // admitted reads the answer to a mutation. Some tools answer with their own
@@ -90,28 +145,11 @@ func admitted(tool string, reply control.Reply) (control.Operation, error) {
 
 // byKey finds an operation by the key of its request.
 func (c *sessionCall) byKey(tool, key string) (control.Operation, error) {
-	op, err := read[control.Operation](c, "lomi_operation_get", link.OperationGetRequest{RetryEpoch: c.session.epoch, RequestKey: key, Tool: tool})
+	op, err := read[control.Operation](c, "lomi_operation_get", c.keyOf(tool, key))
 	if err == nil {
 		c.receipt, c.open = op.OperationID, operation{Operation: op}
 	}
 	return op, err
-}
-
-// findSent looks for the receipt of a request whose answer was not waited for
-// because the turn ended: it may be under way, and must be cancelled.
-func (c *sessionCall) findSent(tool, key string) {
-	ctx, end := context.WithTimeout(context.WithoutCancel(c.ctx), cancelTimeout)
-	defer end()
-	reply, err := c.after(ctx, "lomi_operation_get", link.OperationGetRequest{RetryEpoch: c.session.epoch, RequestKey: key, Tool: tool})
-	var op operation
-	if err == nil {
-		err = json.Unmarshal(reply.Data, &op.Operation)
-	}
-	if err != nil {
-		c.session.cfg.Logger.DebugContext(ctx, "no receipt for a request that was left", "tool", tool, "err", err)
-		return
-	}
-	c.receipt, c.open = op.OperationID, op
 }
 
 // abandon cancels what is still under way when the turn has ended.

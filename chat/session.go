@@ -22,10 +22,11 @@ import (
 const (
 	dialTimeout   = 10 * time.Second
 	parkTimeout   = 120 * time.Second
-	callTimeout   = 20 * time.Second // the broker answers every call within it
-	cancelTimeout = 5 * time.Second  // cancelling an operation after its turn ended
-	pollWait      = time.Second      // of lomi_operation_get, so that progress is shown
-	settleTimeout = 60 * time.Second // for an operation that nothing else bounds
+	callTimeout   = 20 * time.Second       // the broker answers every call within it
+	cancelTimeout = 5 * time.Second        // cancelling an operation after its turn ended
+	pollWait      = time.Second            // of lomi_operation_get, so that progress is shown
+	findPoll      = 100 * time.Millisecond // of lomi_operation_get for a request whose turn ended
+	settleTimeout = 60 * time.Second       // for an operation that nothing else bounds
 )
 
 // Bounds of a session's label (chat spec 8.1).
@@ -83,6 +84,7 @@ type Session struct {
 
 	// What the approved connection holds; the calling turn's alone.
 	epoch     string
+	project   string // in which the workspace is
 	terminals named[*terminalState]
 	pages     named[*pageState]
 	elements  elementBook
@@ -309,7 +311,7 @@ func (c *sessionCall) bind() error {
 	for _, scope := range connected.Scopes {
 		scopes[scope] = true
 	}
-	s.epoch = connected.RetryEpoch
+	s.epoch, s.project = connected.RetryEpoch, connected.ProjectID
 	s.mu.Lock()
 	s.scopes = scopes
 	s.mu.Unlock()

@@ -208,6 +208,58 @@ func TestStopBeforeTheAnswer(t *testing.T) {
 	})
 }
 
+// TestStopOvertakesTheCommand ends the turn before the broker has come to launch
+// the command: the receipt is looked for until it is there, and cancelled.
+func TestStopOvertakesTheCommand(t *testing.T) {
+	for _, hold := range []bool{false, true} {
+		inBubble(t, func(t *testing.T, b *bench) {
+			b.say("terminal_run", `{"command":"ls"}`)
+			b.broker.runs["sleep 99"] = &fakeRun{after: -1}
+			b.broker.late, b.broker.hold = 3*time.Second, hold
+			b.model.replies = append(b.model.replies[:len(b.model.requests)], calls("terminal_run", `{"command":"sleep 99"}`))
+			b.send("go")
+			b.wait(time.Second)
+			if _, err := b.service.Stop(b.conv, ""); err != nil {
+				t.Fatal(err)
+			}
+			b.service.turns.Wait()
+			r := b.result()
+			wantText(t, r, agent.OutcomeCancelled, "pressed Stop")
+			b.wait(time.Minute)
+			b.broker.mu.Lock()
+			defer b.broker.mu.Unlock()
+			if op := b.broker.receipts[r.Receipt]; op == nil || op.State != control.StateCancelled {
+				t.Errorf("receipt %q is %+v", r.Receipt, op)
+			}
+			for id, op := range b.broker.receipts {
+				if !op.State.Settled() {
+					t.Errorf("%s is still %s", id, op.State)
+				}
+			}
+		})
+	}
+}
+
+// TestStopBeforeARefusal does not wait for a receipt that will never be there.
+func TestStopBeforeARefusal(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.say("terminal_run", `{"command":"ls"}`)
+		b.broker.late, b.broker.epoch = 2*time.Second, 99
+		b.model.replies = append(b.model.replies[:len(b.model.requests)], calls("terminal_run", `{"command":"ls"}`))
+		b.send("go")
+		b.wait(time.Second)
+		stopped := time.Now()
+		if _, err := b.service.Stop(b.conv, ""); err != nil {
+			t.Fatal(err)
+		}
+		b.service.turns.Wait()
+		if d := time.Since(stopped); d >= cancelTimeout {
+			t.Errorf("Stop took %s", d)
+		}
+		wantText(t, b.result(), agent.OutcomeCancelled, "pressed Stop")
+	})
+}
+
 // TestClosedTerminal lets the person close the terminal: the model is told, and
 // the next command opens another.
 func TestClosedTerminal(t *testing.T) {
