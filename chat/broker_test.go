@@ -32,6 +32,7 @@ type fakeBroker struct {
 	scopes   []control.Scope
 	revision int
 	epoch    int
+	told     int // the epoch that lomi_connect gave last
 
 	runs      map[string]*fakeRun // what a command line does
 	output    strings.Builder     // of the terminal
@@ -51,6 +52,7 @@ type fakeBroker struct {
 	ask        map[string]chan bool // tools that ask a person first
 	revoked    bool
 	hold       bool          // mutations are answered only when their caller gives up
+	keys       []string      // of all mutations
 	late       time.Duration // until a mutation is admitted
 	gone       bool          // the terminal was closed
 	lostInput  bool          // whether an input was typed is unknown
@@ -188,6 +190,7 @@ func (b *fakeBroker) handle(ctx context.Context, c *fakeConn, tool string, reque
 	case *link.ConnectRequest:
 		b.mu.Lock()
 		defer b.mu.Unlock()
+		b.told = b.epoch
 		return link.Connected{Kind: "connected", WorkspaceID: r.WorkspaceID, ProjectID: fakeProject, RetryEpoch: b.epochName(), Scopes: b.scopes, Revision: fmt.Sprint(b.revision)}, nil, nil
 	case *link.OperationGetRequest:
 		return b.get(ctx, r)
@@ -237,8 +240,13 @@ func (b *fakeBroker) mutate(ctx context.Context, tool string, request any) (any,
 
 func (b *fakeBroker) admit(ctx context.Context, tool string, request any) (any, *control.Image, error) {
 	b.mu.Lock()
+	if b.told != b.epoch && tool == "lomi_terminal_input" {
+		b.mu.Unlock()
+		return nil, nil, control.Errorf(control.RetryWindowExpired, "over")
+	}
 	if retry, ok := request.(control.Retryable); ok && tool != "lomi_terminal_input" {
-		epoch, _, revision := retry.Retry()
+		epoch, key, revision := retry.Retry()
+		b.keys = append(b.keys, key)
 		if epoch != b.epochName() {
 			b.mu.Unlock()
 			return nil, nil, control.Errorf(control.RetryWindowExpired, "another epoch")

@@ -68,7 +68,7 @@ func checkAddress(url string) string {
 }
 
 func (c *sessionCall) browserOpen(a openArguments) (agent.Result, error) {
-	op, err := c.mutate("lomi_browser_open", openWait, true, func(key, revision string) any {
+	op, err := c.mutate("lomi_browser_open", openWait, true, func(key, revision string) control.Retryable {
 		return browser.OpenRequest{Mutation: c.mutation(key, revision), URL: a.URL}
 	}, nil)
 	if err != nil {
@@ -116,7 +116,7 @@ func (c *sessionCall) browserNavigate(a navigateArguments) (agent.Result, error)
 		}
 		return agent.Result{}, err
 	}
-	done, err := resultOf[browser.Navigated](c.mutate("lomi_browser_navigate", openWait, false, func(key, _ string) any {
+	done, err := resultOf[browser.Navigated](c.mutate("lomi_browser_navigate", openWait, false, func(key, _ string) control.Retryable {
 		r := browser.NavigateRequest{Keyed: c.keyed(key), Panel: p.panel, LeaseID: p.lease}
 		switch a.URL {
 		case "back", "forward", "reload":

@@ -64,7 +64,7 @@ func (c *sessionCall) terminalInput(a inputArguments) (agent.Result, error) {
 func (c *sessionCall) typeIn(request terminal.InputRequest) error {
 	const tool = "lomi_terminal_input"
 	_, key, _ := request.Retry()
-	op, err := c.dispatch(tool, key, request)
+	op, err := c.dispatch(tool, func(string) control.Retryable { return request })
 	if err == nil {
 		op, err = c.settle(op, settleTimeout, nil)
 	}

@@ -24,7 +24,7 @@ func checkElement(n integer) string {
 }
 
 func (c *sessionCall) browserClick(a elementArguments) (agent.Result, error) {
-	return c.act(int(a.Element), "Clicked", "lomi_browser_click", func(key string, p *pageState, e browser.Element) any {
+	return c.act(int(a.Element), "Clicked", "lomi_browser_click", func(key string, p *pageState, e browser.Element) control.Retryable {
 		return browser.ClickRequest{Keyed: c.keyed(key), Panel: p.panel, Element: e}
 	})
 }
@@ -41,7 +41,7 @@ func (c *sessionCall) browserFill(a fillArguments) (agent.Result, error) {
 }
 
 func (c *sessionCall) fill(number int, verb, text string) (agent.Result, error) {
-	return c.act(number, verb, "lomi_browser_fill", func(key string, p *pageState, e browser.Element) any {
+	return c.act(number, verb, "lomi_browser_fill", func(key string, p *pageState, e browser.Element) control.Retryable {
 		return browser.FillRequest{Keyed: c.keyed(key), Panel: p.panel, Element: e, Text: text}
 	})
 }
@@ -79,13 +79,13 @@ func (a *keyArguments) check() string {
 const focusedRef = "focused"
 
 func (c *sessionCall) browserKey(a keyArguments) (agent.Result, error) {
-	build := func(key string, p *pageState, e browser.Element) any {
+	build := func(key string, p *pageState, e browser.Element) control.Retryable {
 		return browser.KeyRequest{Keyed: c.keyed(key), Panel: p.panel, Element: e, Key: a.Key}
 	}
 	if a.Element > 0 {
 		return c.act(int(a.Element), "Pressed "+a.Key+" in", "lomi_browser_key", build)
 	}
-	return c.actOnPage("Pressed "+a.Key, "lomi_browser_key", func(key string, p *pageState) any {
+	return c.actOnPage("Pressed "+a.Key, "lomi_browser_key", func(key string, p *pageState) control.Retryable {
 		return build(key, p, p.element(focusedRef))
 	})
 }
@@ -104,17 +104,17 @@ func (a *scrollArguments) check() string {
 }
 
 func (c *sessionCall) browserScroll(a scrollArguments) (agent.Result, error) {
-	build := func(key string, p *pageState, ref string) any {
+	build := func(key string, p *pageState, ref string) control.Retryable {
 		x, y := p.screenful(a.Direction)
 		return browser.ScrollRequest{Keyed: c.keyed(key), Panel: p.panel, LeaseID: p.lease, NavigationID: p.navigation, SnapshotID: p.snapshot,
 			ViewportRef: ref, DeltaX: x, DeltaY: y}
 	}
 	if a.Element > 0 {
-		return c.act(int(a.Element), "Scrolled "+a.Direction, "lomi_browser_scroll", func(key string, p *pageState, e browser.Element) any {
+		return c.act(int(a.Element), "Scrolled "+a.Direction, "lomi_browser_scroll", func(key string, p *pageState, e browser.Element) control.Retryable {
 			return build(key, p, e.ElementRef)
 		})
 	}
-	return c.actOnPage("Scrolled "+a.Direction, "lomi_browser_scroll", func(key string, p *pageState) any {
+	return c.actOnPage("Scrolled "+a.Direction, "lomi_browser_scroll", func(key string, p *pageState) control.Retryable {
 		return build(key, p, "viewport")
 	})
 }
@@ -139,14 +139,14 @@ func (p *pageState) element(ref string) browser.Element {
 // act does something to an element by its number. References die with time and
 // with every change of the page, so a stale one is looked up anew: the element
 // is used if it is still there, else the model gets the new snapshot.
-func (c *sessionCall) act(number int, verb, tool string, build func(key string, p *pageState, e browser.Element) any) (agent.Result, error) {
+func (c *sessionCall) act(number int, verb, tool string, build func(key string, p *pageState, e browser.Element) control.Retryable) (agent.Result, error) {
 	for attempt := 0; ; attempt++ {
 		p, n, gone, err := c.element(number)
 		if err != nil || gone != nil {
 			return orGone(gone), err
 		}
 		c.session.pages.used = p.name
-		result, err := c.perform(p, verb+" "+n.line()+".", tool, func(key string) any { return build(key, p, p.element(n.ElementRef)) })
+		result, err := c.perform(p, verb+" "+n.line()+".", tool, func(key string) control.Retryable { return build(key, p, p.element(n.ElementRef)) })
 		if code, ok := errorCode(err); !ok || code != control.StaleSnapshot || attempt > 0 {
 			return result, err
 		}
@@ -198,7 +198,7 @@ func (c *sessionCall) element(number int) (*pageState, node, *agent.Result, erro
 }
 
 // actOnPage does something to the page used last as a whole.
-func (c *sessionCall) actOnPage(did, tool string, build func(key string, p *pageState) any) (agent.Result, error) {
+func (c *sessionCall) actOnPage(did, tool string, build func(key string, p *pageState) control.Retryable) (agent.Result, error) {
 	p, err := c.pageOf("")
 	if err != nil {
 		return agent.Result{}, err
@@ -208,19 +208,19 @@ func (c *sessionCall) actOnPage(did, tool string, build func(key string, p *page
 			return agent.Result{}, err
 		}
 	}
-	result, err := c.perform(p, did+".", tool, func(key string) any { return build(key, p) })
+	result, err := c.perform(p, did+".", tool, func(key string) control.Retryable { return build(key, p) })
 	if code, ok := errorCode(err); !ok || code != control.StaleSnapshot {
 		return result, err
 	}
 	if err := c.look(p); err != nil {
 		return agent.Result{}, err
 	}
-	return c.perform(p, did+".", tool, func(key string) any { return build(key, p) })
+	return c.perform(p, did+".", tool, func(key string) control.Retryable { return build(key, p) })
 }
 
 // perform carries an interaction out and says what changed.
-func (c *sessionCall) perform(p *pageState, did, tool string, build func(key string) any) (agent.Result, error) {
-	done, err := resultOf[browser.Interaction](c.mutate(tool, actWait, false, func(key, _ string) any { return build(key) }, nil))
+func (c *sessionCall) perform(p *pageState, did, tool string, build func(key string) control.Retryable) (agent.Result, error) {
+	done, err := resultOf[browser.Interaction](c.mutate(tool, actWait, false, func(key, _ string) control.Retryable { return build(key) }, nil))
 	if err != nil {
 		return agent.Result{}, err
 	}

@@ -29,18 +29,17 @@ type operation struct {
 // mutate makes a call that has an effect, and waits until it has settled or
 // wait is over. build builds the request for a new key and the revision that
 // the workspace has now, "" if the tool expects none.
-func (c *sessionCall) mutate(tool string, wait time.Duration, revised bool, build func(key, revision string) any, tail func() string) (operation, error) {
+func (c *sessionCall) mutate(tool string, wait time.Duration, revised bool, build func(key, revision string) control.Retryable, tail func() string) (operation, error) {
 	for attempt := 0; ; attempt++ {
 		revision := ""
 		if revised {
-			now, err := read[link.Connected](c, "lomi_connect", link.ConnectRequest{WorkspaceID: c.session.cfg.WorkspaceID})
+			now, err := c.connected()
 			if err != nil {
 				return operation{}, err
 			}
 			revision = now.Revision
 		}
-		key := control.NewID()
-		op, err := c.dispatch(tool, key, build(key, revision))
+		op, err := c.dispatch(tool, func(key string) control.Retryable { return build(key, revision) })
 		if err == nil {
 			op, err = c.settle(op, wait, tail)
 		}
@@ -59,11 +58,26 @@ func conflictOf(op operation, err error) (conflict, byPerson bool) {
 	return op.State == control.StateFailed && op.Code == control.RevisionConflict && op.EffectState == control.EffectNone, false
 }
 
-// dispatch sends a mutation under its key and gives its receipt. When the turn
-// ends before the answer is there, the answer is still waited for and the
-// receipt looked for by its key, whatever comes first: what was sent may be
-// under way, and the caller must be able to cancel it.
-func (c *sessionCall) dispatch(tool, key string, request any) (operation, error) {
+// dispatch makes a mutation under a new key and sends it. A retry epoch lasts a
+// day and a conversation longer: when it is over, nothing was dispatched (the
+// broker looks at the epoch before it records anything), so the request is made
+// anew under the next one, once.
+func (c *sessionCall) dispatch(tool string, build func(key string) control.Retryable) (operation, error) {
+	op, err := c.send(tool, build(control.NewID()))
+	if e, ok := control.AsError(err); !ok || e.Code != control.RetryWindowExpired {
+		return op, err
+	}
+	if _, err := c.connected(); err != nil {
+		return operation{}, err
+	}
+	return c.send(tool, build(control.NewID()))
+}
+
+// send sends a mutation and gives its receipt. When the turn ends before the
+// answer is there, the answer is still waited for and the receipt looked for
+// by its key, whatever comes first: what was sent may be under way, and the
+// caller must be able to cancel it.
+func (c *sessionCall) send(tool string, request control.Retryable) (operation, error) {
 	if c.ctx.Err() != nil {
 		return operation{}, context.Cause(c.ctx)
 	}
@@ -80,6 +94,7 @@ func (c *sessionCall) dispatch(tool, key string, request any) (operation, error)
 	select {
 	case a = <-answers:
 	case <-c.ctx.Done():
+		_, key, _ := request.Retry()
 		a = c.findSent(tool, key, answers)
 	}
 	if a.err != nil {
@@ -387,7 +402,7 @@ func (c *sessionCall) revoked(message string) agent.Result {
 	conn := s.conn
 	s.mu.Unlock()
 	if conn != nil && c.ctx.Err() == nil {
-		if _, err := read[link.Connected](c, "lomi_connect", link.ConnectRequest{WorkspaceID: s.cfg.WorkspaceID}); err == nil {
+		if _, err := c.connected(); err == nil {
 			c.dropUsed()
 			return agent.Result{Text: "The person took over" + because(message) + ". You cannot type or click there any more. Ask them, or open another one.",
 				IsError: true, Outcome: agent.OutcomeRevoked}

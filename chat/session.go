@@ -303,7 +303,7 @@ func (c *sessionCall) bind() error {
 	s := c.session
 	s.terminals, s.pages = named[*terminalState]{}, named[*pageState]{}
 	s.elements.forget()
-	connected, err := read[link.Connected](c, "lomi_connect", link.ConnectRequest{WorkspaceID: s.cfg.WorkspaceID})
+	connected, err := c.connected()
 	if err != nil {
 		return err
 	}
@@ -311,11 +311,21 @@ func (c *sessionCall) bind() error {
 	for _, scope := range connected.Scopes {
 		scopes[scope] = true
 	}
-	s.epoch, s.project = connected.RetryEpoch, connected.ProjectID
 	s.mu.Lock()
 	s.scopes = scopes
 	s.mu.Unlock()
 	return nil
+}
+
+// connected asks how the workspace stands. Each answer may bring another retry
+// epoch, which holds from then on.
+func (c *sessionCall) connected() (link.Connected, error) {
+	s := c.session
+	now, err := read[link.Connected](c, "lomi_connect", link.ConnectRequest{WorkspaceID: s.cfg.WorkspaceID})
+	if err == nil {
+		s.epoch, s.project = now.RetryEpoch, now.ProjectID
+	}
+	return now, err
 }
 
 // lose forgets a connection that has ended.

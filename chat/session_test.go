@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"lomi/agent"
+	"lomi/broker/catalog/browser"
 	"lomi/broker/catalog/terminal"
 	"lomi/broker/client"
 	"lomi/broker/control"
@@ -257,6 +258,36 @@ func TestStopBeforeARefusal(t *testing.T) {
 			t.Errorf("Stop took %s", d)
 		}
 		wantText(t, b.result(), agent.OutcomeCancelled, "pressed Stop")
+	})
+}
+
+// TestTheNextDay goes on after the retry epoch is over: every form of mutation is
+// made anew under the next epoch, once, with another key.
+func TestTheNextDay(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		b.broker.page = []browser.Node{button("Save")}
+		b.say("terminal_run", `{"command":"ls"}`)
+		b.say("browser_open", `{"url":"http://localhost:3000/"}`)
+		for _, row := range []struct{ tool, args string }{
+			{"terminal_run", `{"command":"pwd"}`}, {"terminal_input", `{"text":"y"}`}, {"browser_click", `{"element":1}`},
+			{"browser_navigate", `{"url":"reload"}`}, {"terminal_create", `{"name":"two"}`},
+		} {
+			<-time.After(25 * time.Hour)
+			b.broker.mu.Lock()
+			b.broker.epoch++
+			b.broker.mu.Unlock()
+			wantText(t, b.say(row.tool, row.args)[0], agent.OutcomeOK)
+		}
+		seen := map[string]bool{}
+		for _, key := range b.broker.keys {
+			if seen[key] {
+				t.Errorf("key %s was used twice", key)
+			}
+			seen[key] = true
+		}
+		if runs := len(b.broker.asked("lomi_terminal_run")); runs != 3 || strings.Count(b.broker.output.String(), "ran pwd") != 1 {
+			t.Errorf("%d requests, output %q", runs, b.broker.output.String())
+		}
 	})
 }
 

@@ -74,7 +74,7 @@ func (c *sessionCall) terminalOf(name string) (*terminalState, error) {
 
 func (c *sessionCall) createTerminal(name, folder string) (*terminalState, error) {
 	name = clip(name, 60)
-	created, err := resultOf[terminal.Created](c.mutate("lomi_terminal_create", createWait, true, func(key, revision string) any {
+	created, err := resultOf[terminal.Created](c.mutate("lomi_terminal_create", createWait, true, func(key, revision string) control.Retryable {
 		return terminal.CreateRequest{Mutation: c.mutation(key, revision), CWDRelative: folder, Title: name}
 	}, nil))
 	if err != nil {
@@ -119,8 +119,9 @@ func (c *sessionCall) terminalRun(a runArguments) (agent.Result, error) {
 // run dispatches a command and watches it, no longer than the program lets it
 // go on without waiting for input.
 func (c *sessionCall) run(t *terminalState, command string, wait time.Duration) (operation, error) {
-	key := control.NewID()
-	op, err := c.dispatch("lomi_terminal_run", key, terminal.RunRequest{Keyed: c.keyed(key), Session: t.session, LeaseID: t.lease, Command: command})
+	op, err := c.dispatch("lomi_terminal_run", func(key string) control.Retryable {
+		return terminal.RunRequest{Keyed: c.keyed(key), Session: t.session, LeaseID: t.lease, Command: command}
+	})
 	if err != nil {
 		return op, err
 	}
@@ -437,7 +438,7 @@ func (c *sessionCall) terminalInterrupt(a terminalArguments) (agent.Result, erro
 		return failed("No command of yours runs in terminal %q. To press Ctrl+C all the same, use terminal_input{\"key\":\"ctrl_c\"}.", t.name), nil
 	}
 	run := operation{Operation: control.Operation{OperationID: t.operation, State: control.StateRunning}}
-	_, err = resultOf[terminal.Interrupted](c.mutate("lomi_terminal_interrupt", interruptWait, false, func(key, _ string) any {
+	_, err = resultOf[terminal.Interrupted](c.mutate("lomi_terminal_interrupt", interruptWait, false, func(key, _ string) control.Retryable {
 		return terminal.InterruptRequest{Keyed: c.keyed(key), Session: t.session, LeaseID: t.lease, OperationID: t.operation}
 	}, nil))
 	if err != nil {
