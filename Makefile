@@ -15,13 +15,19 @@ CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/lomi
 
 build: bin/lomi
 
-bin/lomi: ui FORCE
+bin/lomi: tools ui FORCE
 	go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/lomi ./cmd/lomi
 
 .PHONY: FORCE
 FORCE:
 
-ui: $(UI)/dist/index.html
+# tools says what is missing in words, before a long build fails in others.
+.PHONY: tools
+tools:
+	@command -v go >/dev/null || { echo "Go 1.26.6 or later is needed: https://go.dev/dl/" >&2; exit 1; }
+	@command -v npm >/dev/null || { echo "Node 20.19 or later with npm is needed, to build the page: https://nodejs.org" >&2; exit 1; }
+
+ui: tools $(UI)/dist/index.html
 
 $(UI)/node_modules/.package-lock.json: $(UI)/package-lock.json
 	cd $(UI) && npm ci --no-audit --no-fund --loglevel=error
