@@ -226,8 +226,12 @@ func (m *Manager) doRun(ctx context.Context, permit *broker.Permit, call broker.
 		return broker.Result{}, err
 	}
 	t.mu.Lock()
-	result.Data = catalog.Command{Kind: "terminal_command", Target: t.names(), Observation: done.observation()}
+	data := catalog.Command{Kind: "terminal_command", Target: t.names(), Observation: done.observation()}
 	t.mu.Unlock()
+	if data.Observation.Completed {
+		data.Background = t.leftBehind(ctx)
+	}
+	result.Data = data
 	return result, nil
 }
 
@@ -375,10 +379,10 @@ func (t *terminal) doRead(ctx context.Context, call broker.Call, r *catalog.Read
 	case "screen":
 		return t.doScreen(ctx, r)
 	}
-	return t.doOutput(call, r, cursor)
+	return t.doOutput(ctx, call, r, cursor)
 }
 
-func (t *terminal) doOutput(call broker.Call, r *catalog.ReadRequest, cursor *uint64) (broker.Result, error) {
+func (t *terminal) doOutput(ctx context.Context, call broker.Call, r *catalog.ReadRequest, cursor *uint64) (broker.Result, error) {
 	out := catalog.Output{Kind: "terminal_output", Mode: "output", LeaseID: call.Lease}
 	var e excerpt
 	var err error
@@ -404,6 +408,10 @@ func (t *terminal) doOutput(call broker.Call, r *catalog.ReadRequest, cursor *ui
 	out.WaitingForInput, out.Foreground = t.waiting()
 	if !st.exited {
 		out.Folder = folderOf(t.proc.PID())
+	}
+	if st.prompt == promptReady || st.prompt == promptEditing {
+		children, _ := t.background(ctx)
+		out.Background = listed(children)
 	}
 	return broker.Result{Data: out}, nil
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -28,21 +29,44 @@ func TestBackgroundChild(t *testing.T) { // bug 33, F-54
 	for _, shell := range shells(t) {
 		t.Run(shell, func(t *testing.T) {
 			b := startBench(t, shell)
-			output, exit := b.run(`sleep 300 & echo ok`)
-			if !strings.Contains(output, "ok\n") || exit != 0 {
-				t.Errorf("got %q, exit %d", output, exit)
+			r := b.runWith(`sleep 300 & echo ok`, freePermit())
+			output := b.outputOf(r.operation)
+			if r.err != nil || r.State != "" || !strings.Contains(output.Text, "ok\n") {
+				t.Errorf("got %+v, %v, %q", r.Result, r.err, output.Text)
+			}
+			left := r.Data.(catalog.Command).Background
+			if len(left) != 1 || left[0].Command != "sleep 300" || syscall.Kill(left[0].PID, 0) != nil {
+				t.Fatalf("left behind: %+v", left)
+			}
+			b.ready()
+			if now := b.output().Background; !slices.Equal(now, left) {
+				t.Errorf("running now: %+v, want %+v", now, left)
+			}
+			r = b.runWith(`true`, freePermit())
+			if again := r.Data.(catalog.Command).Background; again != nil {
+				t.Errorf("a later command is told of it again: %+v", again)
+			}
+			r = b.runWith(`(sleep 301; true) & (sleep 302 &)`, freePermit())
+			var names []string
+			for _, p := range r.Data.(catalog.Command).Background {
+				names = append(names, p.Command)
+			}
+			if !slices.Contains(names, filepath.Base(shell)+" (subshell)") || !slices.Contains(names, "sleep 301") || !slices.Contains(names, "sleep 302") {
+				t.Errorf("left behind: %q", names)
 			}
 			var children []keeper.Child
 			b.eventually("the child is listed", func() bool {
 				var err error
 				children, err = b.m.Children(t.Context(), b.t.panel.ID)
-				return err == nil && len(children) == 1 && children[0].Command == "sleep 300"
+				return err == nil && len(children) == 4 && slices.ContainsFunc(children, func(c keeper.Child) bool { return c.Command == "sleep 300" })
 			})
 			if err := b.m.Close(t.Context(), b.t.panel.ID); err != nil {
 				t.Fatal(err)
 			}
-			if err := syscall.Kill(children[0].PID, 0); !errors.Is(err, syscall.ESRCH) {
-				t.Errorf("the child outlived its terminal: %v", err)
+			for _, c := range children {
+				if err := syscall.Kill(c.PID, 0); !errors.Is(err, syscall.ESRCH) {
+					t.Errorf("%s outlived its terminal: %v", c.Command, err)
+				}
 			}
 		})
 	}

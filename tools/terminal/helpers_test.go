@@ -61,7 +61,7 @@ func (d *testDesk) panel(id string) control.Panel {
 
 // bench is a manager with one terminal and the calls to it.
 type bench struct {
-	*testing.T
+	testing.TB
 	m        *Manager
 	desk     *testDesk
 	t        *terminal
@@ -73,9 +73,9 @@ type bench struct {
 	takeOver func(string)
 }
 
-func newBench(t *testing.T, shell string, env ...string) *bench {
+func newBench(t testing.TB, shell string, env ...string) *bench {
 	t.Helper()
-	b := &bench{T: t, home: t.TempDir(), desk: &testDesk{project: t.TempDir(), panels: map[string]control.Panel{}}}
+	b := &bench{TB: t, home: t.TempDir(), desk: &testDesk{project: t.TempDir(), panels: map[string]control.Panel{}}}
 	m, err := New(Config{
 		Desk: b.desk, Shell: shell,
 		Env: append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + b.home, "PS1=$ "}, env...),
@@ -116,7 +116,7 @@ func (b *bench) open() *bench {
 	return b
 }
 
-func startBench(t *testing.T, shell string, env ...string) *bench {
+func startBench(t testing.TB, shell string, env ...string) *bench {
 	t.Helper()
 	return newBench(t, shell, env...).open()
 }

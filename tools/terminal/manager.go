@@ -140,6 +140,7 @@ func (m *Manager) create(ctx context.Context, panel control.Panel, dir, revision
 	wait, cancel := context.WithTimeout(ctx, readyBound)
 	defer cancel()
 	if err := t.waitFor(wait, func() bool { return t.settled }); err == nil {
+		t.leftBehind(wait) // by the user's own files: no run is told of it
 		m.update(t)
 	}
 	return t, nil

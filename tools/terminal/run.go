@@ -35,8 +35,10 @@ const (
 	handOverPoll  = 5 * time.Millisecond
 	// nudgeEvery is how long a line editor may take to notice Ctrl+C.
 	nudgeEvery = 200 * time.Millisecond
-	// idlePoll is how often a shell without start marks is looked at.
-	idlePoll = 2 * time.Millisecond
+	// idlePoll is how often a shell without start marks is looked at, and
+	// idleLooks how many looks in a row must find it idle.
+	idlePoll  = 4 * time.Millisecond
+	idleLooks = 3
 	// permitEvery is how often the right to observe is asked for again.
 	permitEvery = 100 * time.Millisecond
 )
@@ -76,8 +78,15 @@ type run struct {
 }
 
 // begun reports whether an end mark belongs to this run and not to a prompt
-// that was drawn before it.
-func (r *run) begun(startMarks bool) bool { return r.started || !startMarks }
+// that was drawn before it. Without start marks the echo of the line tells;
+// where echo is off nothing does.
+func (t *terminal) begun(r *run) bool {
+	if r.started || t.startMarks {
+		return r.started
+	}
+	_, echo := t.tty.lineMode()
+	return !echo
+}
 
 // execute runs one command line and observes it to its end. It writes only
 // when the prompt is proven to be ready.
@@ -159,15 +168,25 @@ func (t *terminal) admit(ctx context.Context, permit *broker.Permit, operation, 
 }
 
 // waitIdle waits, where no mark tells that a command starts, until the shell
-// itself reads and has nothing to read: of pasted lines it may just have taken
-// the next one, whose end would pass for that of ours.
+// itself reads and all that it printed has arrived: of pasted lines it may just
+// have taken the next one, whose end would pass for that of ours.
 func (t *terminal) waitIdle(ctx context.Context) error {
 	if !t.shell.canonical {
 		return nil
 	}
 	ticker := time.NewTicker(idlePoll)
 	defer ticker.Stop()
-	for !idleShell(t.proc.PID(), t.tty) {
+	printed := uint64(0)
+	for looks := 0; looks < idleLooks; {
+		t.mu.Lock()
+		end, prompt := t.out.raw.end, t.prompt
+		t.mu.Unlock()
+		if prompt != promptReady {
+			return nil // for the caller to refuse
+		}
+		if looks++; end != printed || !idleShell(t.proc.PID(), t.tty) {
+			printed, looks = end, 0
+		}
 		select {
 		case <-ticker.C:
 		case <-t.ended:

@@ -82,9 +82,10 @@ type terminal struct {
 	startMarks bool          // the shell tells when a command starts
 	change     chan struct{} // closed at the next change, nil when nobody waits
 	lastOutput time.Time
-	running    *run   // the observed one
-	runs       []*run // remembered, oldest first
-	runSerial  uint64 // counts commands, a person's too
+	running    *run             // the observed one
+	runs       []*run           // remembered, oldest first
+	runSerial  uint64           // counts commands, a person's too
+	known      map[int]struct{} // background processes that were told of
 	exit       *keeper.Exit
 	closing    bool
 	inputLease string // whose input sequence inputLast counts
@@ -213,7 +214,7 @@ func (t *terminal) onMark(m mark) {
 	case 'I':
 		t.startMarks = m.value == 1
 	case 'D':
-		if r != nil && r.begun(t.startMarks) {
+		if r != nil && t.begun(r) {
 			code := m.value
 			t.finish(r, &code)
 		}

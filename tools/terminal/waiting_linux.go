@@ -74,19 +74,22 @@ func idleShell(pid int, tty *master) bool {
 // handedOver says who has the terminal. A program runs when the shell waits for
 // it, with all programs of its pipeline, and each of them is what it will be: a
 // process that still is a copy of the shell would lose Ctrl+C, unless it is a
-// subshell that has a program of its own.
+// subshell that has a program of its own. That program may have been started
+// after the processes were listed, so all must be so twice.
 func handedOver(shell int, tty *master) holder {
 	group := tty.foreground()
 	if group <= 0 || group == shell {
 		return shellItself
 	}
-	for _, pid := range groupMembers(group) {
-		if copyOf(shell, pid) && !waitsForChild(pid) {
+	for range 2 {
+		for _, pid := range groupMembers(group) {
+			if copyOf(shell, pid) && !waitsForChild(pid) {
+				return startsProgram
+			}
+		}
+		if !waitsForChild(shell) {
 			return startsProgram
 		}
-	}
-	if !waitsForChild(shell) {
-		return startsProgram
 	}
 	return programRuns
 }

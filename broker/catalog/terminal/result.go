@@ -15,11 +15,20 @@ type Created struct {
 	Ready   bool   `json:"ready"`
 }
 
-// Command is the data kind "terminal_command".
+// Command is the data kind "terminal_command". Background is what the command
+// left running, as it stood at its end.
 type Command struct {
 	Kind string `json:"kind" enum:"terminal_command"`
 	Target
-	Observation Observation `json:"observation"`
+	Observation Observation         `json:"observation"`
+	Background  []BackgroundProcess `json:"background,omitempty"`
+}
+
+// BackgroundProcess is a process in a terminal that its shell does not wait
+// for.
+type BackgroundProcess struct {
+	PID     int    `json:"pid"`
+	Command string `json:"command"`
 }
 
 // Observation is what was seen of one command. Source is "shell_integration"
@@ -52,7 +61,8 @@ type Interrupted struct {
 
 // Output is the data kind "terminal_output", the answer of the modes output
 // and command. Command is set in mode command. WaitingForInput says that the
-// running program reads from the terminal, and Foreground names it.
+// running program reads from the terminal, and Foreground names it. Background
+// is what runs besides a shell that waits at its prompt.
 type Output struct {
 	Kind              string       `json:"kind" enum:"terminal_output"`
 	Mode              string       `json:"mode" enum:"output,command"`
@@ -71,6 +81,8 @@ type Output struct {
 	WaitingForInput   bool         `json:"waitingForInput,omitempty"`
 	Foreground        string       `json:"foreground,omitempty"`
 	Folder            string       `json:"folder,omitempty"`
+
+	Background []BackgroundProcess `json:"background,omitempty"`
 }
 
 // Raw is the data kind "terminal_raw".

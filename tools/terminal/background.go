@@ -1,0 +1,84 @@
+package terminal
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	catalog "lomi/broker/catalog/terminal"
+	"lomi/internal/keeper"
+)
+
+const (
+	// maxBackground is how many processes a result lists: with their names
+	// cut they stay below the size up to which receipts keep their bodies.
+	maxBackground = 16
+	// becomeBound is how long a process that was just started may take to
+	// become the program that it is for, and becomePoll how often it is
+	// looked at.
+	becomeBound = 100 * time.Millisecond
+	becomePoll  = 5 * time.Millisecond
+)
+
+// background lists what runs in the terminal besides its shell and what the
+// shell waits for. young says that one of them is still a copy of the shell,
+// which a subshell stays.
+func (t *terminal) background(ctx context.Context) (children []keeper.Child, young bool) {
+	shell := t.proc.PID()
+	before := t.tty.foreground()
+	children, err := t.proc.Children(ctx)
+	if err != nil {
+		t.log.Debug("background processes unknown", "panel", t.panel.ID, "err", err)
+		return nil, false
+	}
+	after := t.tty.foreground()
+	children = slices.DeleteFunc(children, func(c keeper.Child) bool {
+		// A prompt's own helpers share the shell's group or have the terminal.
+		return c.Group == shell || c.Group == before || c.Group == after
+	})
+	own := strings.Join(append([]string{t.shell.path}, t.shell.args...), " ")
+	for i, c := range children {
+		if c.Command == own {
+			young = true
+			children[i].Command = filepath.Base(t.shell.path) + " (subshell)"
+		}
+	}
+	return children, young
+}
+
+// leftBehind lists the background processes that no earlier run was told of.
+func (t *terminal) leftBehind(ctx context.Context) []catalog.BackgroundProcess {
+	bound, cancel := context.WithTimeout(ctx, becomeBound)
+	defer cancel()
+	ticker := time.NewTicker(becomePoll)
+	defer ticker.Stop()
+	now, young := t.background(ctx)
+	for young && bound.Err() == nil {
+		select {
+		case <-ticker.C:
+			now, young = t.background(ctx)
+		case <-bound.Done():
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	known := t.known
+	t.known = make(map[int]struct{}, len(now))
+	for _, c := range now {
+		t.known[c.PID] = struct{}{}
+	}
+	return listed(slices.DeleteFunc(now, func(c keeper.Child) bool {
+		_, ok := known[c.PID]
+		return ok
+	}))
+}
+
+func listed(children []keeper.Child) []catalog.BackgroundProcess {
+	var out []catalog.BackgroundProcess
+	for _, c := range children[:min(len(children), maxBackground)] {
+		out = append(out, catalog.BackgroundProcess{PID: c.PID, Command: cleanLine(c.Command)})
+	}
+	return out
+}
