@@ -10,6 +10,8 @@ import { Daemon } from "./daemon";
 const screenshots = fileURLToPath(new URL("../../../../docs/screenshots", import.meta.url));
 
 interface Fixtures {
+  /** The daemon of this file. */
+  daemon: Daemon;
   /** A page of the daemon, logged in. */
   app: Page;
   /** Complaints that a test provokes on purpose. */
@@ -17,18 +19,37 @@ interface Fixtures {
 }
 
 interface Shared {
-  daemon: Daemon;
+  house: House;
+}
+
+/** Keeps one daemon for as long as the tests of one file run. */
+class House {
+  #file = "";
+  #daemon: Daemon | null = null;
+
+  async daemonOf(file: string): Promise<Daemon> {
+    if (this.#daemon && this.#file === file) return this.#daemon;
+    await this.close();
+    this.#file = file;
+    return (this.#daemon = await Daemon.start());
+  }
+
+  async close(): Promise<void> {
+    await this.#daemon?.close();
+    this.#daemon = null;
+  }
 }
 
 export const test = base.extend<Fixtures, Shared>({
-  daemon: [
+  house: [
     async ({}, use) => {
-      const daemon = await Daemon.start();
-      await use(daemon);
-      await daemon.close();
+      const house = new House();
+      await use(house);
+      await house.close();
     },
     { scope: "worker" },
   ],
+  daemon: async ({ house }, use, info) => use(await house.daemonOf(info.file)),
   allow: async ({}, use) => use([]),
   app: async ({ page, daemon, allow }, use) => {
     const complaints = listen(page);
