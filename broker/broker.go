@@ -30,6 +30,7 @@ const (
 type Desk interface {
 	Workspaces() []control.Workspace
 	Workspace(id string) (control.Workspace, bool)
+	Panels(workspaceID string) []control.Panel
 }
 
 // Offerer is implemented by an adapter that carries out only some tools of its

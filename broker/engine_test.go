@@ -23,8 +23,21 @@ const patience = 20 * time.Second
 
 // desk is a workbench with two projects.
 type desk struct {
-	mu  sync.Mutex
-	all []control.Workspace
+	mu     sync.Mutex
+	all    []control.Workspace
+	panels []control.Panel
+}
+
+func (d *desk) Panels(workspace string) []control.Panel {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var of []control.Panel
+	for _, p := range d.panels {
+		if p.WorkspaceID == workspace {
+			of = append(of, p)
+		}
+	}
+	return of
 }
 
 func newDesk() *desk {

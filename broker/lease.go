@@ -6,8 +6,10 @@ import (
 	"lomi/broker/control"
 )
 
-// maxTaken bounds what is remembered of people's takeovers. Past it those of
-// panels that are gone are forgotten.
+// maxTaken is how many of people's takeovers are remembered before those of
+// panels that are gone are forgotten. Those of live panels always stay: they
+// are what keeps a session from typing where a person does. The desk bounds
+// them.
 const maxTaken = 1024
 
 // lease is the right of one session to type or click on one resource. It is
@@ -45,9 +47,10 @@ func (b *Broker) Leases() []LeaseInfo {
 }
 
 // TakeOver ends the lease on a resource because a person touched it. It is
-// called before the person's bytes are written, takes only the broker's own
-// short lock, and reports whether a session lost something.
+// called before the person's bytes are written, waits for nothing but short
+// locks on memory, and reports whether a session lost something.
 func (b *Broker) TakeOver(resource string) bool {
+	b.forgetGone(resource)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	l := b.leases[resource]
@@ -56,23 +59,41 @@ func (b *Broker) TakeOver(resource string) bool {
 		l.gone.Store(true)
 		delete(b.leases, resource)
 	}
-	if !known {
-		b.rememberTaken(resource)
-	}
+	// Remembered also without a lease to end: a shell is on the desk before its
+	// lomi_terminal_create has returned, and must not be leased after this.
+	b.taken[resource] = true
 	if l != nil || !known {
 		b.publishLease(LeaseInfo{Resource: resource, Person: true})
 	}
 	return l != nil
 }
 
-// rememberTaken keeps a lease from being given on what a person has already
-// touched: a shell is on the desk before its lomi_terminal_create has returned.
-// The mutex is held.
-func (b *Broker) rememberTaken(resource string) {
-	if len(b.taken) >= maxTaken {
-		clear(b.taken)
+// forgetGone makes room for one more takeover by forgetting those of panels that
+// left the desk without Release. What is remembered is read before the desk:
+// a panel touched in between is on the desk and stays.
+func (b *Broker) forgetGone(next string) {
+	b.mu.Lock()
+	var remembered []string
+	if len(b.taken) >= maxTaken && !b.taken[next] {
+		remembered = sorted(b.taken)
 	}
-	b.taken[resource] = true
+	b.mu.Unlock()
+	if len(remembered) == 0 {
+		return
+	}
+	live := map[string]bool{}
+	for _, w := range b.cfg.Desk.Workspaces() {
+		for _, p := range b.cfg.Desk.Panels(w.ID) {
+			live[p.Resource()] = true
+		}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, resource := range remembered {
+		if !live[resource] {
+			delete(b.taken, resource)
+		}
+	}
 }
 
 // Release ends what the broker knows of a resource that is gone.

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -212,6 +213,35 @@ func TestLeases(t *testing.T) {
 	r.Closed(two.session)
 	if got := r.Leases(); len(got) != 0 {
 		t.Errorf("a disconnected session holds %+v", got)
+	}
+}
+
+// More takeovers than are remembered: a live panel that a person touched is
+// never given to a session, those of gone panels are forgotten.
+func TestTakeoversOfLivePanelsStay(t *testing.T) {
+	r := newRig(t)
+	c := r.pair(terminalGrant("w1"))
+	panel := control.Panel{ID: "mine", WorkspaceID: "w1", Kind: control.PanelTerminal}
+	r.desk.panels = []control.Panel{panel}
+	r.TakeOver(panel.Resource())
+	for i := range maxTaken + 10 {
+		r.TakeOver("terminal:gone" + strconv.Itoa(i))
+	}
+	if l := r.giveLease(r.session(c.session), panel.Resource()); l != nil {
+		t.Error("a session got a lease on a panel that a person took over")
+	}
+	if n := len(r.Leases()); n > maxTaken {
+		t.Errorf("%d takeovers are remembered", n)
+	}
+	for i := range maxTaken + 10 { // all of them live
+		p := control.Panel{ID: "live" + strconv.Itoa(i), WorkspaceID: "w1", Kind: control.PanelTerminal}
+		r.desk.panels = append(r.desk.panels, p)
+		r.TakeOver(p.Resource())
+	}
+	for _, p := range r.desk.panels {
+		if r.giveLease(r.session(c.session), p.Resource()) != nil {
+			t.Fatalf("a session got a lease on %s", p.ID)
+		}
 	}
 }
 
