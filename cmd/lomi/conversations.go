@@ -107,7 +107,18 @@ func showConversation(ctx context.Context, s sub, id string) error {
 // past prints an event of a log that is read afterwards: what the person said
 // is shown too.
 func (p *plainPrinter) past(e event) error {
-	if e.Kind != "message.added" {
+	switch e.Kind {
+	case "approval.requested": // its end is what counts by now
+		return nil
+	case "approval.settled":
+		var a struct{ Outcome string }
+		if err := json.Unmarshal(e.Data, &a); err != nil {
+			return fmt.Errorf("reading a decision: %w", err)
+		}
+		fmt.Fprintln(p.out, "? "+plain(a.Outcome))
+		return nil
+	case "message.added":
+	default:
 		return p.show(frame{Event: &e})
 	}
 	var m struct {

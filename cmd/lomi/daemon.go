@@ -95,6 +95,16 @@ func (d *daemon) openFolders(context.Context, env) error {
 			return fmt.Errorf("making the data folder: %w", err)
 		}
 	}
+	// A folder that was there before may be open to others; what Lomi keeps in
+	// it is not for them.
+	if info, err := os.Stat(d.flags.data); err != nil {
+		return fmt.Errorf("looking at the data folder: %w", err)
+	} else if info.Mode().Perm() != 0o700 {
+		d.logger.Warn("the data folder was open to others and is closed to them now", "mode", info.Mode().Perm().String())
+		if err := os.Chmod(d.flags.data, 0o700); err != nil {
+			return fmt.Errorf("closing the data folder to others: %w", err)
+		}
+	}
 	return nil
 }
 

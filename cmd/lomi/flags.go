@@ -34,7 +34,7 @@ func parse(fs *flag.FlagSet, o *options, e env, args []string) ([]string, error)
 	for {
 		if err := fs.Parse(args); err != nil {
 			if errors.Is(err, flag.ErrHelp) {
-				return nil, usagef("see lomi help")
+				return nil, flag.ErrHelp // run prints the command's usage
 			}
 			return nil, usagef("%s", err).withHint("lomi help shows the flags")
 		}

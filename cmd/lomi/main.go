@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -50,7 +51,7 @@ func commands() []command {
 		{"mcp", "[--data DIR] | [--discovery-file FILE --discovery-key HEX]  [--label NAME]", "serve the tools to an MCP host on stdio", mcp},
 		{"chat", "[--model CONNECTION/MODEL] [--project DIR] [--domains terminal,browser] [--origins a,b] [--approve ask|grant|deny] [--conversation ID] [--json] [-p TEXT]", "talk in the terminal", chatCommand},
 		{"open", "[--revoke]", "print a one-time login link for the page; --revoke ends every older login", open},
-		{"pair", "list | approve ID [--scopes a,b] [--preset NAME] [--workspaces a,b] [--origins a,b] [--policy NAME] | reject ID", "decide who may connect", pair},
+		{"pair", "list | approve ID [--scopes a,b] [--domains a,b] [--workspaces a,b] [--origins a,b] [--policy NAME] | reject ID", "decide who may connect", pair},
 		{"approve", "list | yes ID | no ID", "answer what waits for you", approve},
 		{"session", "list | revoke ID | policy ID grant|ask_for_risk|ask_always | stop | resume", "see and end what is connected", session},
 		{"receipt", "list [--session ID] [--state S] [--limit N] | show ID", "see what was done", receipt},
@@ -93,17 +94,25 @@ func run(ctx context.Context, e env, args []string) int {
 	if i < 0 {
 		return report(e, usagef("there is no command %q", name).withHint("lomi help lists the commands"))
 	}
-	return report(e, commands()[i].run(ctx, e, rest))
+	err := commands()[i].run(ctx, e, rest)
+	if errors.Is(err, flag.ErrHelp) {
+		commands()[i].help(e.stdout)
+		return exitDone
+	}
+	return report(e, err)
 }
 
 func help(w io.Writer) {
 	fmt.Fprint(w, "Lomi: chat with a model that works in your terminals and browser, with your grant.\n\n")
 	for _, c := range commands() {
-		fmt.Fprintf(w, "  lomi %s\n", strings.TrimSpace(c.name+" "+c.usage))
-		fmt.Fprintf(w, "      %s\n", c.about)
+		c.help(w)
 	}
 	fmt.Fprint(w, "\nEvery command takes --data DIR and --config DIR; every list and show takes --json.\n"+
 		"lomi alone is lomi serve. Exit codes: 0 done, 1 failed, 2 usage, 3 no daemon, 4 denied.\n")
+}
+
+func (c command) help(w io.Writer) {
+	fmt.Fprintf(w, "  lomi %s\n      %s\n", strings.TrimSpace(c.name+" "+c.usage), c.about)
 }
 
 // failure is an error with an exit code and hints.

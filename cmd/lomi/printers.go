@@ -251,7 +251,10 @@ func noteOf(f frame) (note, bool, error) {
 	case "approval.requested":
 		var d asked
 		err = json.Unmarshal(f.Event.Data, &d)
-		n = note{"?", d.Summary + " (waiting for your answer)"}
+		n = note{"?", d.Summary + " (waits for an answer: lomi approve yes " + d.ID + ", or in the page)"}
+		if d.Kind == "pairing" {
+			n.text = d.Summary + " (waits for an answer: lomi pair approve " + d.ID + ", or in the page)"
+		}
 	case "turn.ended":
 		var d turnEnded
 		err = json.Unmarshal(f.Event.Data, &d)

@@ -62,6 +62,11 @@ func serve(ctx context.Context, e env, args []string) error {
 	if f.decide != "page" && f.decide != "terminal" {
 		return usagef("--decide is page or terminal")
 	}
+	if host, _, err := net.SplitHostPort(f.listen); err != nil {
+		return usagef("--listen is an address and a port, such as 127.0.0.1:7717")
+	} else if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return usagef("the page is served on loopback only: --listen names 127.0.0.1, [::1] or localhost")
+	}
 	level := slog.LevelInfo
 	if f.verbose {
 		level = slog.LevelDebug
