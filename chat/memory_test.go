@@ -20,6 +20,7 @@ type memory struct {
 	saved  map[string]Conversation
 	order  []string
 	fail   error
+	keep   error // of Delete
 }
 
 func newMemory() *memory {
@@ -74,6 +75,9 @@ func (m *memory) List(context.Context) ([]Saved, error) {
 func (m *memory) Delete(_ context.Context, id string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.keep != nil {
+		return m.keep
+	}
 	if _, ok := m.events[id]; !ok {
 		return errors.New("no such log")
 	}

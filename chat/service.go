@@ -471,16 +471,41 @@ func (s *Service) Answer(id, question, answer string) error {
 	return nil
 }
 
-// Delete ends what runs in a conversation and removes it with its log.
+// Delete ends what runs in a conversation and removes it with its log. When
+// that fails, the conversation is there as before.
 func (s *Service) Delete(ctx context.Context, id string) error {
 	c, err := s.open(ctx, id)
 	if err != nil {
 		return err
 	}
 	s.mu.Lock()
+	if c.gone {
+		s.mu.Unlock()
+		return ErrBusy // somebody else is deleting it
+	}
 	c.gone = true
 	turn := c.turn
 	s.mu.Unlock()
+	if err := s.erase(ctx, c, turn); err != nil {
+		s.mu.Lock()
+		c.gone = false
+		s.mu.Unlock()
+		return err
+	}
+	s.mu.Lock()
+	info := s.infos[id]
+	delete(s.infos, id)
+	delete(s.live, id)
+	s.mu.Unlock()
+	c.close()
+	s.tell("conversation.removed", info)
+	return nil
+}
+
+// erase removes the log once its turn has ended.
+func (s *Service) erase(ctx context.Context, c *conversation, turn *running) error {
+	ctx, cancel := context.WithTimeout(ctx, afterStop)
+	defer cancel()
 	if turn != nil {
 		turn.cancel(ErrUserCancelled)
 		select {
@@ -489,16 +514,9 @@ func (s *Service) Delete(ctx context.Context, id string) error {
 			return fmt.Errorf("waiting for the turn: %w", context.Cause(ctx))
 		}
 	}
-	c.close()
-	if err := s.cfg.Store.Delete(ctx, id); err != nil {
-		return fmt.Errorf("deleting conversation %s: %w", id, err)
+	if err := s.cfg.Store.Delete(ctx, c.id); err != nil {
+		return fmt.Errorf("deleting conversation %s: %w", c.id, err)
 	}
-	s.mu.Lock()
-	info := s.infos[id]
-	delete(s.infos, id)
-	delete(s.live, id)
-	s.mu.Unlock()
-	s.tell("conversation.removed", info)
 	return nil
 }
 

@@ -387,6 +387,70 @@ func TestSettingsAndDelete(t *testing.T) {
 	})
 }
 
+// TestDeleteFails leaves the conversation as it was: it takes messages, its log
+// is followed, and the next attempt removes it.
+func TestDeleteFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, calls("terminal_run", `{"command":"ls"}`), says("ok"))
+		defer b.stop()
+		b.turn("ls")
+		b.store.keep = errors.New("disk error")
+		if err := b.service.Delete(t.Context(), b.conv); !errors.Is(err, b.store.keep) {
+			t.Fatalf("deleting: %v", err)
+		}
+		log, err := b.service.Log(t.Context(), b.conv)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		var following sync.WaitGroup
+		defer following.Wait()
+		defer stop()
+		deltas := 0
+		following.Go(func() {
+			for item := range log.Read(ctx, log.lastSeq()) {
+				if item.Delta != nil {
+					deltas++
+				}
+			}
+		})
+		synctest.Wait()
+		b.model.replies = append(b.model.replies, says("still here"))
+		if ended := b.turn("are you there?"); ended.StopReason != agent.StopEndTurn {
+			t.Errorf("ended %+v", ended)
+		}
+		synctest.Wait()
+		if deltas == 0 || b.broker.dials != 1 {
+			t.Errorf("%d deltas, %d connections", deltas, b.broker.dials)
+		}
+		b.store.keep = nil
+		if err := b.service.Delete(t.Context(), b.conv); err != nil {
+			t.Error(err)
+		}
+		if _, err := b.service.Get(b.conv); !errors.Is(err, ErrNotFound) {
+			t.Errorf("after deleting: %v", err)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) { // the caller gives up before the turn has ended
+		b := newBench(t, func(ctx context.Context, _ models.Request, _ func(models.Delta, error) bool) {
+			<-ctx.Done()
+			<-time.After(time.Second)
+		}, says("still here"))
+		defer b.stop()
+		b.send("hello")
+		b.wait(time.Second)
+		gone, leave := context.WithCancel(t.Context())
+		leave()
+		if err := b.service.Delete(gone, b.conv); !errors.Is(err, context.Canceled) {
+			t.Fatalf("deleting: %v", err)
+		}
+		b.service.turns.Wait()
+		if ended := b.turn("are you there?"); ended.StopReason != agent.StopEndTurn {
+			t.Errorf("ended %+v", ended)
+		}
+	})
+}
+
 type deskSpy struct {
 	mu    sync.Mutex
 	heard []string
