@@ -87,11 +87,15 @@ test("a reload in the middle of a turn loses nothing", async ({ app }) => {
   await say(app, "run bash -c 'for i in 1 2 3; do sleep 1; echo $i; done; seq 4 9'");
   await app.getByRole("group", { name: "Run this command?" }).getByRole("button", { name: "Allow once" }).click();
   await expect(messages(app).getByRole("article", { name: "Tool terminal_run" }).last()).toContainText("running");
+  await app.getByRole("textbox", { name: "Message" }).fill("typed and not sent");
   const before = await messages(app).getByRole("article").count();
   await app.reload();
   // Everything that was there is there again, the turn still runs, and it ends.
   await expect(messages(app).getByRole("article")).toHaveCount(before);
+  await expect(app.getByRole("textbox", { name: "Message" })).toHaveValue("typed and not sent");
+  await app.getByRole("textbox", { name: "Message" }).fill("");
   await expect(app.getByRole("button", { name: "Stop" })).toBeVisible();
+  await expect(app.getByRole("tabpanel")).toContainText("for i in 1 2 3");
   await screenshot(app, "reload");
   await idle(app);
   const tool = messages(app).getByRole("article", { name: "Tool terminal_run" }).last();

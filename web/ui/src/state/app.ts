@@ -1,7 +1,7 @@
 // The page's state and what a person can do with it. Signals are read by the
 // components; only the functions here write them.
 
-import { computed, signal } from "@preact/signals";
+import { computed, effect, signal } from "@preact/signals";
 import { ApiError, login, request } from "../net/api";
 import { EventStream, type Link } from "../net/stream";
 import { advance, append, emptyConversation, fold, type Conversation } from "./conversation";
@@ -18,7 +18,7 @@ export const conversation = signal<Conversation>(emptyConversation);
 export const current = signal<string>("");
 export const loading = signal(false);
 export const place = signal<Place>("chat");
-export const shownPanel = signal<string>("");
+export const shownPanel = signal<string>(sessionStorage.getItem("lomi.panel") ?? "");
 export const notice = signal<{ text: string; hint: string } | null>(null);
 export const dialog = signal<"" | "new" | "connect">("");
 /** What is typed and not sent, by conversation: neither a reload nor a look elsewhere loses it. */
@@ -44,6 +44,9 @@ export const open = computed(() =>
 const pageOfEvents = 1000;
 const lastShown = "lomi.conversation";
 let stream: EventStream | null = null;
+
+// A reload shows the panel that was looked at.
+effect(() => sessionStorage.setItem("lomi.panel", shownPanel.value));
 
 /** Starts the page: redeems a login link if there is one, reads the state, follows the logs. */
 export async function start(): Promise<void> {
@@ -121,15 +124,19 @@ function take(frame: Frame): void {
   }
   if (frame.log !== `conversation:${current.value}`) return;
   if (frame.event) conversation.value = fold(conversation.value, frame.event);
+  if (frame.delta && conversation.value.turn?.status) setStatus(""); // whatever it waited for has come
   for (const piece of frame.snapshot?.parts ?? (frame.delta ? [frame.delta] : [])) {
     const { state, fits } = append(conversation.value, piece);
     conversation.value = state;
     if (!fits) stream?.again(frame.log ?? "");
   }
   if (frame.progress) conversation.value = advance(conversation.value, frame.progress);
-  if (frame.status && conversation.value.turn) {
-    conversation.value = { ...conversation.value, turn: { ...conversation.value.turn, status: frame.status.state } };
-  }
+  if (frame.status) setStatus(frame.status.state);
+}
+
+function setStatus(status: string): void {
+  const c = conversation.value;
+  if (c.turn) conversation.value = { ...c, turn: { ...c.turn, status } };
 }
 
 function takeDesk(event: LogEvent): void {

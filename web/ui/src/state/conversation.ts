@@ -108,7 +108,7 @@ const steps: Record<string, Step> = {
   "message.added": (s, e) => add(s, { type: "user", id: str(e.data["message"]), text: partsText(e.data["parts"]) }),
   "turn.started": (s, e) => ({
     ...s,
-    turn: { id: str(e.data["turn"]), model: str(e.data["model"]), startedAt: e.time, status: "thinking" },
+    turn: { id: str(e.data["turn"]), model: str(e.data["model"]), startedAt: e.time, status: "" },
   }),
   "turn.ended": (s, e) => {
     const stopReason = str(e.data["stopReason"]);
@@ -122,7 +122,7 @@ const steps: Record<string, Step> = {
   "reply.ended": (s, e) =>
     change(s, "reply", str(e.data["message"]), (reply) => ({ ...reply, open: false, parts: textParts(e.data["parts"]) })),
   "call.started": (s, e) =>
-    add(s, {
+    add(s.turn ? { ...s, turn: { ...s.turn, status: "" } } : s, {
       type: "call",
       id: str(e.data["call"]),
       name: str(e.data["name"]),

@@ -124,16 +124,7 @@ function Messages() {
           {items.slice(first).map((item) => (
             <ItemView key={`${item.type}:${item.id}`} item={item} />
           ))}
-          {turn.value && open.value.length === 0 && (
-            <p class="status">
-              <span class="dots" aria-hidden="true">
-                <i />
-                <i />
-                <i />
-              </span>
-              {turn.value.status || "thinking"}
-            </p>
-          )}
+          <Status items={items} />
         </div>
       </div>
       {away.value && (
@@ -142,6 +133,24 @@ function Messages() {
         </button>
       )}
     </div>
+  );
+}
+
+/** What the turn does while nothing else shows it: a card that runs or waits speaks for itself. */
+function Status({ items }: { items: Item[] }) {
+  const last = items.at(-1);
+  const call = items.findLast((i) => i.type === "call");
+  if (!turn.value || open.value.length > 0 || (call?.type === "call" && call.state === "running")) return null;
+  const writing = last?.type === "reply" && last.open && last.parts.some((p) => p.kind === "text" && p.text !== "");
+  return (
+    <p class="status">
+      <span class="dots" aria-hidden="true">
+        <i />
+        <i />
+        <i />
+      </span>
+      {turn.value.status || (writing ? "" : "thinking")}
+    </p>
   );
 }
 

@@ -160,7 +160,7 @@ const states: Record<string, { icon: string; text: string }> = {
   outcome_unknown: { icon: "question", text: "outcome unknown" },
 };
 
-const effects: Record<string, string> = { none: "no effect", partial: "in part", complete: "whole", unknown: "unknown" };
+const effects: Record<string, string> = { none: "none", partial: "in part", complete: "whole", unknown: "unknown" };
 
 function Receipts({ list }: { list: Receipt[] }) {
   const filter = useSignal("");
