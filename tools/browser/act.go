@@ -36,11 +36,10 @@ type aimed struct {
 	X        float64 `json:"x"`
 	Y        float64 `json:"y"`
 	Kind     string  `json:"kind"`
-	Role     string  `json:"role"`
-	Name     string  `json:"name"`
 	Href     string  `json:"href"`
 	ReadOnly bool    `json:"readonly"`
 	Editable bool    `json:"editable"`
+	Plain    bool    `json:"plain"`
 	Checked  bool    `json:"checked"`
 	Same     bool    `json:"same"`
 	Length   int     `json:"length"`
@@ -82,17 +81,37 @@ type spot struct {
 	px, py float64 // in the page's viewport
 }
 
+// mark is an element that a caller named.
+type mark struct {
+	frame  *frame // nil for what has the focus
+	number int
+	// plain says that nobody was asked because the element was of a kind that
+	// only follows a link or changes a field. It must still be of that kind.
+	plain bool
+}
+
+// still refuses an element that has become another since nobody was asked.
+func (m mark) still(a aimed) error {
+	if m.plain && !a.Plain {
+		return control.Errorf(control.StaleSnapshot, "the element has become another kind; take a new snapshot")
+	}
+	return nil
+}
+
 // find brings an element into view and finds a point at which it can be hit.
-func (p *page) find(ctx context.Context, f *frame, number int) (spot, error) {
-	a, err := run[aimed](ctx, p, f, "ready", number)
+func (p *page) find(ctx context.Context, m mark) (spot, error) {
+	a, err := run[aimed](ctx, p, m.frame, "ready", m.number)
+	if err == nil {
+		err = a.err()
+	}
+	if err == nil {
+		err = m.still(a)
+	}
 	if err != nil {
 		return spot{}, err
 	}
-	if err := a.err(); err != nil {
-		return spot{}, err
-	}
-	x, y, err := p.toPage(ctx, f, a.X, a.Y)
-	return spot{aimed: a, frame: f, number: number, px: x, py: y}, err
+	x, y, err := p.toPage(ctx, m.frame, a.X, a.Y)
+	return spot{aimed: a, frame: m.frame, number: m.number, px: x, py: y}, err
 }
 
 // toPage turns a point of a frame into one of the page, and checks on the way
@@ -121,8 +140,8 @@ func (p *page) toPage(ctx context.Context, f *frame, x, y float64) (float64, flo
 }
 
 // click presses and releases the mouse on an element.
-func (p *page) click(ctx context.Context, permit *broker.Permit, f *frame, number int) (acted, error) {
-	at, err := p.find(ctx, f, number)
+func (p *page) click(ctx context.Context, permit *broker.Permit, m mark) (acted, error) {
+	at, err := p.find(ctx, m)
 	if err != nil {
 		return acted{}, err
 	}
@@ -188,8 +207,8 @@ func (p *page) count() int {
 }
 
 // fill puts text into a field, chooses an option, or sets a checkbox.
-func (p *page) fill(ctx context.Context, permit *broker.Permit, f *frame, number int, text string) (acted, error) {
-	at, err := p.find(ctx, f, number)
+func (p *page) fill(ctx context.Context, permit *broker.Permit, m mark, text string) (acted, error) {
+	at, err := p.find(ctx, m)
 	if err != nil {
 		return acted{}, err
 	}
@@ -304,16 +323,19 @@ func (p *page) typeOver(ctx context.Context, permit *broker.Permit, at spot, tex
 	return out, p.settle(ctx, before)
 }
 
-// key presses one key in an element, or in what has the focus when f is nil.
-func (p *page) key(ctx context.Context, permit *broker.Permit, f *frame, number int, name string) (acted, error) {
+// key presses one key in an element, or in what has the focus.
+func (p *page) key(ctx context.Context, permit *broker.Permit, m mark, name string) (acted, error) {
 	k, ok := keys()[name]
 	if !ok {
 		return acted{}, control.Errorf(control.ResourceExhausted, "key: is none of the keys")
 	}
-	if f != nil {
-		got, err := run[aimed](ctx, p, f, "focus", number)
+	if m.frame != nil {
+		got, err := run[aimed](ctx, p, m.frame, "focus", m.number)
 		if err == nil {
 			err = got.err()
+		}
+		if err == nil {
+			err = m.still(got)
 		}
 		if err != nil {
 			return acted{}, err
@@ -373,7 +395,7 @@ const (
 func (p *page) scroll(ctx context.Context, permit *broker.Permit, f *frame, number int, dx, dy float64) (acted, error) {
 	var x, y float64
 	if number > 0 {
-		at, err := p.find(ctx, f, number)
+		at, err := p.find(ctx, mark{frame: f, number: number})
 		if err != nil {
 			return acted{}, err
 		}

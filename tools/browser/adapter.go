@@ -11,6 +11,9 @@ import (
 	"lomi/broker/control"
 )
 
+// unasked is the risk of what no policy but "ask always" asks about.
+const unasked = "none"
+
 // errCancelled says that the caller or a person asked for the end.
 var errCancelled = errors.New("cancelled")
 
@@ -32,13 +35,13 @@ func (b *Browser) Resolve(_ context.Context, call broker.Call) (broker.Target, e
 			return broker.Target{}, err
 		}
 		// The origin is what is asked about; one that is granted asks no more.
-		return broker.Target{WorkspaceID: r.WorkspaceID, Origin: origin, Risk: "none", Summary: "Open " + shown(r.URL) + " in a browser panel"}, nil
+		return broker.Target{WorkspaceID: r.WorkspaceID, Origin: origin, Risk: unasked, Summary: "Open " + shown(r.URL) + " in a browser panel"}, nil
 	case *browser.NavigateRequest:
 		t, p, err := b.target(r.WorkspaceID, r.Panel)
 		if err != nil {
 			return t, err
 		}
-		t.LeaseID, t.Risk = r.LeaseID, "none"
+		t.LeaseID, t.Risk = r.LeaseID, unasked
 		if r.History != "" {
 			t.Summary = strings.ToUpper(r.History[:1]) + r.History[1:] + " in the browser page " + p.label()
 			return t, nil
@@ -55,7 +58,7 @@ func (b *Browser) Resolve(_ context.Context, call broker.Call) (broker.Target, e
 	case *browser.ScrollRequest:
 		t, p, err := b.target(r.WorkspaceID, r.Panel)
 		if err == nil {
-			t.LeaseID, t.Risk, t.Summary = r.LeaseID, "none", "Scroll the browser page "+p.label()
+			t.LeaseID, t.Risk, t.Summary = r.LeaseID, unasked, "Scroll the browser page "+p.label()
 		}
 		return t, err
 	case *browser.SnapshotRequest:
@@ -96,28 +99,25 @@ func (b *Browser) readTarget(workspace string, named browser.Panel, verb string)
 
 // elementTarget words an action on an element. What only moves within a page
 // or fills in a form that is not yet sent needs no question; a button may do
-// anything, and so may Enter.
+// anything, and so may Enter. Which is which, walk.js tells from tag, type and
+// address: a role is what the page says of itself.
 func (b *Browser) elementTarget(workspace string, named browser.Panel, e browser.Element, verb string) (broker.Target, error) {
 	t, p, err := b.target(workspace, named)
 	if err != nil {
 		return t, err
 	}
 	p.mu.Lock()
-	name := ""
+	var known listed
 	if p.refs != nil && p.refs.id == e.SnapshotID {
-		name = p.refs.names[e.ElementRef]
+		known = p.refs.known[e.ElementRef]
 	}
 	p.mu.Unlock()
-	role, _, _ := strings.Cut(name, " ")
-	if name == "" {
-		name = "an element"
+	if known.name == "" {
+		known.name = "an element"
 	}
-	t.LeaseID, t.Summary = e.LeaseID, verb+name+" on "+p.label()
-	switch role {
-	case "link", "tab", "checkbox", "radio", "option", "combobox", "textbox", "searchbox", "listbox", "slider", "spinbutton":
-		if !strings.HasPrefix(verb, "Press Enter") {
-			t.Risk = "none"
-		}
+	t.LeaseID, t.Summary = e.LeaseID, verb+known.name+" on "+p.label()
+	if known.plain && !strings.HasPrefix(verb, "Press Enter") {
+		t.Risk = unasked
 	}
 	return t, nil
 }
@@ -164,7 +164,7 @@ func (b *Browser) dispatch(ctx context.Context, permit *broker.Permit, call brok
 		return broker.Result{}, err
 	}
 	defer release()
-	result, err := b.carryOut(ctx, permit, call, p)
+	result, err := b.carryOut(ctx, permit, call, target, p)
 	if err == nil || errors.Is(err, errCancelled) {
 		return result, err
 	}
@@ -186,7 +186,7 @@ func endWith(ctx context.Context, done <-chan struct{}) (context.Context, func()
 	return ctx, func() { cancel(context.Canceled) }
 }
 
-func (b *Browser) carryOut(ctx context.Context, permit *broker.Permit, call broker.Call, p *page) (broker.Result, error) {
+func (b *Browser) carryOut(ctx context.Context, permit *broker.Permit, call broker.Call, target broker.Target, p *page) (broker.Result, error) {
 	if r, ok := call.Request.(*browser.NavigateRequest); ok {
 		return b.navigate(ctx, permit, p, r)
 	}
@@ -222,7 +222,7 @@ func (b *Browser) carryOut(ctx context.Context, permit *broker.Permit, call brok
 	case *browser.ScrollRequest:
 		return b.scrolled(ctx, permit, p, may, r)
 	}
-	return b.interact(ctx, permit, call, p, may)
+	return b.interact(ctx, permit, call, target, p, may)
 }
 
 // mayRead is the caller's own permission, which may be less than that of the
@@ -239,7 +239,7 @@ func (p *page) named() browser.Target {
 }
 
 // interact carries out a click, a fill or a key.
-func (b *Browser) interact(ctx context.Context, permit *broker.Permit, call broker.Call, p *page, may allowed) (broker.Result, error) {
+func (b *Browser) interact(ctx context.Context, permit *broker.Permit, call broker.Call, target broker.Target, p *page, may allowed) (broker.Result, error) {
 	var e browser.Element
 	switch r := call.Request.(type) {
 	case *browser.ClickRequest:
@@ -256,13 +256,14 @@ func (b *Browser) interact(ctx context.Context, permit *broker.Permit, call brok
 	if err != nil {
 		return broker.Result{}, err
 	}
+	m := mark{frame: f, number: number, plain: target.Risk == unasked}
 	switch r := call.Request.(type) {
 	case *browser.ClickRequest:
-		did, err = p.click(ctx, permit, f, number)
+		did, err = p.click(ctx, permit, m)
 	case *browser.FillRequest:
-		did, err = p.fill(ctx, permit, f, number, r.Text)
+		did, err = p.fill(ctx, permit, m, r.Text)
 	case *browser.KeyRequest:
-		did, err = p.key(ctx, permit, f, number, r.Key)
+		did, err = p.key(ctx, permit, m, r.Key)
 	}
 	if err != nil {
 		return broker.Result{}, err

@@ -15,6 +15,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/runtime"
+
 	"lomi/broker"
 	"lomi/broker/catalog/artifact"
 	"lomi/broker/catalog/browser"
@@ -352,6 +355,17 @@ func size(t testing.TB, v any) int {
 		t.Fatal(err)
 	}
 	return len(raw)
+}
+
+// evaluate runs a script in the page itself.
+func evaluate(t testing.TB, p *page, script string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	res, err := cdp.Call(ctx, p.main, runtime.Evaluate, runtime.EvaluateParams{Expression: script})
+	if err != nil || res.ExceptionDetails != nil {
+		t.Fatalf("running %s: %v %+v", script, err, res.ExceptionDetails)
+	}
 }
 
 func portOfURL(t testing.TB, raw string) int {

@@ -39,7 +39,13 @@ type refs struct {
 	current int // index in frames of the next one to go on with
 	resumed bool
 	omitted int
-	names   map[string]string // of elements, for what people are asked
+	known   map[string]listed // elements, for what people are asked
+}
+
+// listed is what a snapshot knows of an element.
+type listed struct {
+	name  string // as a person reads it
+	plain bool   // by its tag, type and address it can only follow a link or change a field
 }
 
 // walked is what walk.js returns of a snapshot.
@@ -62,6 +68,8 @@ type walked struct {
 type item struct {
 	Ref      int              `json:"ref"`
 	Role     string           `json:"role"`
+	Own      string           `json:"own"`   // role by tag and type alone
+	Plain    bool             `json:"plain"` // see listed
 	Name     string           `json:"name"`
 	Level    int              `json:"level"`
 	Enabled  bool             `json:"enabled"`
@@ -146,7 +154,7 @@ func (p *page) retained(may allowed, cursor string) (*refs, error) {
 		}
 		return r, nil
 	}
-	r := &refs{id: control.NewID()[:16], names: map[string]string{}}
+	r := &refs{id: control.NewID()[:16], known: map[string]listed{}}
 	r.frames, r.omitted = p.grantedLocked(may)
 	p.refs = nil // references die with the next snapshot, whether it works or not
 	return r, nil
@@ -236,8 +244,8 @@ func (p *page) snapshotFrame(ctx context.Context, r *refs, out *browser.Snapshot
 	for _, i := range got.Items {
 		n := i.node(f.short)
 		out.Elements = append(out.Elements, n)
-		if n.ElementRef != "" && len(r.names) < maxNames {
-			r.names[n.ElementRef] = n.Role + " \"" + line(n.Name, 60) + "\""
+		if n.ElementRef != "" && len(r.known) < maxNames {
+			r.known[n.ElementRef] = listed{cmp.Or(i.Own, "element") + " \"" + line(n.Name, 60) + "\"", i.Plain}
 		}
 	}
 	if got.Cut {

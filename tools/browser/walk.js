@@ -36,6 +36,11 @@
   function roleOf(el) {
     const given = (el.getAttribute('role') || '').trim().toLowerCase().split(/\s+/)[0];
     if (given && given !== 'none' && given !== 'presentation') return given.slice(0, 64);
+    return ownRole(el);
+  }
+
+  // What an element is by its tag and type, whatever the page calls it.
+  function ownRole(el) {
     switch (el.tagName) {
       case 'A': case 'AREA': return el.hasAttribute('href') ? 'link' : '';
       case 'BUTTON': case 'SUMMARY': return 'button';
@@ -69,6 +74,34 @@
     }
     if (el instanceof SVGElement) return el.getAttribute('aria-label') ? 'img' : '';
     return editing(el) ? 'textbox' : '';
+  }
+
+  const OTHERS = 'a,area,button,input,select,textarea,summary,label,iframe,object,embed,[contenteditable],[onclick]';
+  const HARMLESS = new Set(['text', 'search', 'email', 'url', 'tel', 'password', 'number', 'date', 'time', 'datetime-local', 'month', 'week', 'color', 'range', 'checkbox', 'radio']);
+
+  // Whether a click on an element only follows a link or changes a field of a
+  // form that is not sent by it. A person is asked about all else, so this
+  // looks at tag, type and address only and never at what a page may call
+  // things; in doubt it says no.
+  function plain(el, at) { // at: the label that draws the field, or the element
+    if (!(el instanceof HTMLElement) || el.shadowRoot) return false;
+    for (let n = parentOf(at); n; n = parentOf(n)) {
+      if (n.nodeType !== 1) continue;
+      if (['A', 'BUTTON', 'SUMMARY', 'AREA'].includes(n.tagName)) return false;
+      if (n.tagName === 'LABEL' && n.control && n.control !== el) return false;
+    }
+    const inside = at.tagName === 'SELECT' ? [] : at.querySelectorAll('*');
+    if (inside.length > 50) return false;
+    for (const n of inside) if (n !== el && (n.shadowRoot || n.tagName.includes('-') || n.matches(OTHERS))) return false;
+    switch (el.tagName) {
+      case 'SELECT': case 'TEXTAREA': return true;
+      case 'INPUT': return HARMLESS.has(el.type);
+      case 'A': {
+        if (!el.hasAttribute('href') || !/^https?:$/.test(el.protocol)) return false;
+        return el.href.split('#')[0] !== location.href.split('#')[0]; // "#" is a button in disguise
+      }
+    }
+    return false;
   }
 
   const labelled = el => el.hasAttribute('aria-label') || el.hasAttribute('aria-labelledby');
@@ -124,8 +157,8 @@
 
   const flag = (el, name) => (el.hasAttribute(name) ? el.getAttribute(name) === 'true' : undefined);
 
-  function describe(el, role) {
-    const item = { role, name: nameOf(el, role), enabled: !disabled(el) };
+  function describe(el, role, at = el) {
+    const item = { role, name: nameOf(el, role), enabled: !disabled(el), own: ownRole(el), plain: plain(el, at) };
     const t = typeOf(el);
     if (t === 'checkbox' || t === 'radio') item.checked = el.checked;
     else if (['checkbox', 'radio', 'switch', 'menuitemcheckbox', 'menuitemradio'].includes(role)) item.checked = flag(el, 'aria-checked') ?? false;
@@ -201,7 +234,7 @@
     if (el.tagName === 'LABEL') {
       const c = el.control;
       if (c && !seen(c) && seen(el)) { // a control drawn by its label
-        const item = describe(c, roleOf(c) || 'button');
+        const item = describe(c, roleOf(c) || 'button', el);
         walk.queue.push({ item, el });
         return;
       }
@@ -310,6 +343,8 @@
     return { error: 'covered', cover: say(cover) };
   }
 
+  // An element of a snapshot may be the label that draws a hidden field.
+  const plainNow = el => plain(el.tagName === 'LABEL' && el.control ? el.control : el, el);
   const find = n => { const el = refs.get(n); return el && el.isConnected ? el : null; };
   const active = () => { let e = document.activeElement; while (e?.shadowRoot?.activeElement) e = e.shadowRoot.activeElement; return e; };
 
@@ -343,7 +378,7 @@
         if (!r) return { error: el.isConnected ? 'hidden' : 'stale' };
         if (last && Math.abs(r.left - last.left) < 1 && Math.abs(r.top - last.top) < 1 && Math.abs(r.width - last.width) < 1) {
           const a = aim(el);
-          return { ...a, kind, readonly: !!el.readOnly, editable: editing(el), checked: !!el.checked, href: el.closest('a[href]')?.href ?? '', name: cut(nameOf(el, roleOf(el)), 80), role: roleOf(el) || 'clickable' };
+          return { ...a, kind, plain: plainNow(el), readonly: !!el.readOnly, editable: editing(el), checked: !!el.checked, href: el.closest('a[href]')?.href ?? '' };
         }
         last = r;
       }
@@ -414,7 +449,7 @@
       if (!el) return { error: 'stale' };
       if (disabled(el)) return { error: 'disabled' };
       if (active() !== el && !within(el, active())) el.focus();
-      return active() === el || within(el, active()) ? {} : { error: 'unfocused' };
+      return active() === el || within(el, active()) ? { plain: plainNow(el) } : { error: 'unfocused' };
     },
     // The scroll position of what an element scrolls in, or of the document.
     position(n) {
