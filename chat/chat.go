@@ -20,6 +20,7 @@ const (
 	maxTitle         = 120       // bytes
 	maxActiveTurns   = 4         // at a time, in all conversations
 	maxConversations = 64        // kept in memory with their sessions
+	maxConnected     = 16        // of these, idle and connected: the broker has 64 connections for everybody
 	maxDomains       = 16
 )
 

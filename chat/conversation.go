@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"lomi/agent"
@@ -98,6 +99,29 @@ func (s *Service) evict() {
 			return
 		}
 		oldest.close()
+	}
+}
+
+// disconnect ends the connections of the sessions that were idle longest, until
+// no more than maxConnected are kept. Their conversations stay, and pair anew
+// at their next call.
+func (s *Service) disconnect() {
+	s.mu.Lock()
+	var idle []*conversation
+	for _, c := range s.live {
+		if c.turn == nil && c.session != nil && c.session.connected() {
+			idle = append(idle, c)
+		}
+	}
+	slices.SortFunc(idle, func(a, b *conversation) int { return b.used.Compare(a.used) })
+	var ended []func()
+	for _, c := range idle[min(len(idle), maxConnected):] {
+		// Taken while no turn can begin, ended when nobody waits for it.
+		ended = append(ended, c.session.release())
+	}
+	s.mu.Unlock()
+	for _, end := range ended {
+		end()
 	}
 }
 

@@ -362,6 +362,7 @@ func (s *Service) release(c *conversation, turn *running) {
 	close(turn.done)
 	s.update(c, func(*Conversation) {})
 	s.evict()
+	s.disconnect()
 	s.turns.Done()
 }
 

@@ -119,6 +119,23 @@ func (s *Session) Close() {
 	s.closeConn(conn)
 }
 
+// connected reports whether the session holds a connection.
+func (s *Session) connected() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.conn != nil
+}
+
+// release gives the connection up, as if it had been lost, and returns what
+// ends it.
+func (s *Session) release() (end func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	conn := s.conn
+	s.conn, s.scopes = nil, nil
+	return func() { s.closeConn(conn) }
+}
+
 func (s *Session) closeConn(conn Conn) {
 	if conn == nil {
 		return
