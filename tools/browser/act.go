@@ -59,11 +59,11 @@ func (a aimed) err() error {
 	case "download":
 		return control.Errorf(control.UnsupportedCapability, "the link is a download; use lomi_browser_download")
 	case "covered":
-		return control.Errorf(control.TargetBusy, "the element is covered by %s", line(a.Cover, 100))
+		return control.Errorf(control.TargetBusy, "%s", fromPage("the element is covered by another one", a.Cover, 80))
 	case "moving":
 		return control.Errorf(control.TargetBusy, "the element keeps moving")
 	case "option":
-		return control.Errorf(control.TargetNotFound, "the list has no such option; it has: %s", line(a.Cover, 600))
+		return control.Errorf(control.TargetNotFound, "%s", fromPage("the list has no such option; a snapshot lists what it has", a.Cover, 200))
 	case "unfocused":
 		return control.Errorf(control.TargetBusy, "the element does not take the focus")
 	case "transformed":

@@ -89,7 +89,8 @@ func (p *page) gate(s session, ev fetch.EventRequestPaused) {
 	}
 	if main {
 		p.note("the page tried to go to " + shown(ev.Request.URL) + ", which was refused: " + why)
-		p.refuse(shown(ev.Request.URL) + " was refused: " + why)
+		// The page chose the path, so only the origin is in our words.
+		p.refuse("the page to be loaded was refused: " + why)
 	}
 	post(s, fetch.FailRequest, fetch.FailRequestParams{RequestID: ev.RequestID, ErrorReason: network.ErrorReasonAborted})
 }

@@ -90,27 +90,3 @@ func shown(raw string) string {
 	u.User, u.Fragment = nil, ""
 	return clip(u.String(), 200)
 }
-
-// clip cuts a text to n runes, with a mark.
-func clip(s string, n int) string {
-	count := 0
-	for i := range s {
-		if count == n {
-			return s[:i] + "…"
-		}
-		count++
-	}
-	return s
-}
-
-// line makes one line of a page's text for a message: no line breaks, no
-// control characters, at most n runes.
-func line(s string, n int) string {
-	s = strings.Map(func(r rune) rune {
-		if r < 0x20 || r == 0x7f || r >= 0x80 && r < 0xa0 {
-			return ' '
-		}
-		return r
-	}, clip(s, n))
-	return strings.Join(strings.Fields(s), " ")
-}

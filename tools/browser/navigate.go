@@ -84,7 +84,7 @@ func (p *page) step(ctx context.Context, begin starter, history, until string) (
 	personal := p.personal
 	p.mu.Unlock()
 	if why := p.b.verdict(p.owner, entry.URL, personal); why != "" {
-		return arrival{}, control.Errorf(control.ScopeDenied, "%s cannot be opened: %s", shown(entry.URL), why)
+		return arrival{}, control.Errorf(control.ScopeDenied, "that page of the history cannot be opened: %s", why)
 	}
 	return p.travel(ctx, begin, until, func(ctx context.Context) (string, error) {
 		_, err := cdp.Call(ctx, p.main, chromepage.NavigateToHistoryEntry, chromepage.NavigateToHistoryEntryParams{EntryID: entry.ID})

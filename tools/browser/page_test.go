@@ -90,10 +90,10 @@ func TestFieldsThatRefuse(t *testing.T) {
 		{"button", "Off", "", control.TargetBusy, "disabled"},
 		{"file", "File", "", control.UnsupportedCapability, "upload"},
 		{"link", "Get", "", control.UnsupportedCapability, "download"},
-		{"combobox", "Pick", "three", control.TargetNotFound, "one, two"},
+		{"combobox", "Pick", "three", control.TargetNotFound, "From the page:\none, two"},
 		{"combobox", "Pick", "two", control.TargetBusy, "disabled"},
 		{"button", "Div", "text", control.UnsupportedCapability, "takes no text"},
-		{"button", "Under", "", control.TargetBusy, `covered by div "Cookie wall"`},
+		{"button", "Under", "", control.TargetBusy, "covered by another one\nFrom the page:\ndiv \"Cookie wall\""},
 	} {
 		var err error
 		if c.text == "" {
