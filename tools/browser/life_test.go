@@ -1,9 +1,11 @@
 package browser
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"image/jpeg"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -228,8 +230,14 @@ func TestRevokedAndTakenOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	pic := receive(t, frames)
-	if len(pic.JPEG) < 100 || pic.JPEG[0] != 0xff || pic.Width != 640 {
-		t.Errorf("picture of %d bytes, %d wide", len(pic.JPEG), pic.Width)
+	if len(pic.JPEG) < 100 || pic.JPEG[0] != 0xff || pic.Width != viewWidth || pic.Height != viewHeight {
+		t.Errorf("picture of %d bytes, of a page %d wide and %d high", len(pic.JPEG), pic.Width, pic.Height)
+	}
+	if size, err := jpeg.DecodeConfig(bytes.NewReader(pic.JPEG)); err != nil || size.Width > 640 || size.Height > 480 {
+		t.Errorf("picture %+v %v, want one that fits 640x480", size, err)
+	}
+	if view := v.look().Viewport; view.Width != viewWidth || view.Height != viewHeight {
+		t.Errorf("watched, the page is %+v", view)
 	}
 	for _, in := range []Input{
 		{Type: "mouse", Action: "move", X: 20, Y: 20}, {Type: "mouse", Action: "down", Button: "left", X: 20, Y: 20, Clicks: 1, Buttons: 1},

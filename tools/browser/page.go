@@ -21,7 +21,7 @@ import (
 	"lomi/broker/control"
 )
 
-// The viewport of a page until a person's view says otherwise.
+// The viewport of every page; a person's view scales the pictures instead.
 const (
 	viewWidth  = 1280
 	viewHeight = 800

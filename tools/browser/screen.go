@@ -10,7 +10,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/chromedp/cdproto/cdp"
-	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/input"
 	chromepage "github.com/chromedp/cdproto/page"
 
@@ -130,9 +129,10 @@ func (c *cast) end() {
 	c.viewers = map[chan View]struct{}{}
 }
 
-// Screencast streams a panel's page at the given size in CSS pixels until ctx
-// ends or the page does, which closes the channel. A reader that is slow gets
-// the last picture only.
+// Screencast streams pictures of a panel's page that fit the given size until
+// ctx ends or the page does, which closes the channel. The page keeps its own
+// size: one that changed with who looks would show an agent another layout in
+// every snapshot. A reader that is slow gets the last picture only.
 func (b *Browser) Screencast(ctx context.Context, panelID string, width, height int) (<-chan View, error) {
 	p := b.page(panelID)
 	if p == nil {
@@ -150,7 +150,6 @@ func (b *Browser) Screencast(ctx context.Context, panelID string, width, height 
 	c, main := p.cast, p.main
 	p.mu.Unlock()
 	ch := c.join()
-	post(main, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: int64(width), Height: int64(height), DeviceScaleFactor: 1})
 	start := chromepage.StartScreencastParams{Format: chromepage.StartScreencastFormatJpeg, Quality: new(int64(castQuality)),
 		MaxWidth: int64(width), MaxHeight: int64(height), EveryNthFrame: 1}
 	if _, err := cdp.Call(ctx, main, chromepage.StartScreencast, start); err != nil {
@@ -189,8 +188,7 @@ func (p *page) watch(ctx context.Context, c *cast, ch chan View) {
 	}
 }
 
-// stopCast ends the pictures when nobody looks any more, and gives the page
-// its usual size back, which pictures for models have.
+// stopCast ends the pictures when nobody looks any more.
 func (p *page) stopCast(c *cast) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -199,7 +197,6 @@ func (p *page) stopCast(c *cast) {
 	}
 	p.cast = nil
 	post(p.main, chromepage.StopScreencast, cdp.Empty{})
-	post(p.main, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: viewWidth, Height: viewHeight, DeviceScaleFactor: 1})
 }
 
 // picture takes a frame from Chromium.
