@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { clock } from "./approvals";
 import { modelWords } from "./models";
 import { shortLabel } from "./panels";
-import { duration, exitCode, stateOf, target, verb } from "./tool-card";
+import { duration, exitCode, lastLines, stateOf, target, verb } from "./tool-card";
 import type { CallItem } from "../state/conversation";
 import type { Connection, ModelInfo } from "../state/types";
 
@@ -41,6 +41,10 @@ describe("a tool card says", () => {
   it("what it does", () => {
     expect(verb("terminal_run")).toBe("Run");
     expect(verb("some_new_tool")).toBe("some new tool");
+  });
+  it("the end of what runs", () => {
+    expect(lastLines("1\n2\n3\n4\n5\n6\n7\n8\n\n")).toBe("3\n4\n5\n6\n7\n8");
+    expect(lastLines("one")).toBe("one");
   });
   it("how long it took", () => {
     expect([12, 999, 1000, 59_949, 59_960, 61_000, 119_700].map(duration)).toEqual(["12 ms", "999 ms", "1.0 s", "59.9 s", "1 min 0 s", "1 min 1 s", "2 min 0 s"]);

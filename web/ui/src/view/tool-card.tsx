@@ -89,6 +89,11 @@ export function duration(ms: number): string {
   return `${Math.floor(seconds / 60)} min ${seconds % 60} s`;
 }
 
+/** The end of what a running call printed, as much as a card has room for. */
+export function lastLines(text: string): string {
+  return text.trimEnd().split("\n").slice(-6).join("\n");
+}
+
 export function ToolCard({ call }: { call: CallItem }) {
   const open = useSignal(false);
   const state = stateOf(call);
@@ -106,7 +111,7 @@ export function ToolCard({ call }: { call: CallItem }) {
         </span>
         <Icon name="chevron" />
       </button>
-      {call.state !== "done" && call.progress?.tail && <pre class="output live">{call.progress.tail}</pre>}
+      {call.state !== "done" && call.progress?.tail && <pre class="output live">{lastLines(call.progress.tail)}</pre>}
       {call.images.map((image) => (
         <Picture key={image.artifact} image={image} />
       ))}
