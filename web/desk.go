@@ -33,8 +33,11 @@ type deskLog struct {
 	changed chan struct{} // closed and replaced at each append
 }
 
+// newDeskLog begins above every number that an earlier run of the daemon can
+// have given out, so that a page from before a restart is told to read again
+// rather than to go on in the middle.
 func newDeskLog(now func() time.Time) *deskLog {
-	return &deskLog{now: now, changed: make(chan struct{})}
+	return &deskLog{now: now, last: now().UnixMilli(), changed: make(chan struct{})}
 }
 
 // append adds an event. Data that does not marshal is a fault of ours; the

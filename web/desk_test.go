@@ -4,12 +4,14 @@ import (
 	"context"
 	"testing"
 	"testing/synctest"
+	"time"
 )
 
 func TestTheDeskLogTellsEachEventOnceAndInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClock()
 		l := newDeskLog(c.Now)
+		first := l.seq()
 		l.append("a", nil)
 		l.append("b", nil)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -17,7 +19,7 @@ func TestTheDeskLogTellsEachEventOnceAndInOrder(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			for e, ok := range l.read(ctx, 1) {
+			for e, ok := range l.read(ctx, first+1) {
 				if !ok {
 					t.Error("said to be behind")
 				}
@@ -30,8 +32,8 @@ func TestTheDeskLogTellsEachEventOnceAndInOrder(t *testing.T) {
 		synctest.Wait()
 		cancel()
 		<-done
-		if len(got) != 3 || got[0] != 2 || got[1] != 3 || got[2] != 4 {
-			t.Errorf("got %v, want 2 3 4", got)
+		if len(got) != 3 || got[0] != first+2 || got[1] != first+3 || got[2] != first+4 {
+			t.Errorf("got %v, want the second to the fourth after %d", got, first)
 		}
 	})
 }
@@ -50,7 +52,8 @@ func TestAReaderTooFarBehindIsToldSo(t *testing.T) {
 		{"the oldest that is kept", l.seq() - deskEvents, true},
 		{"one that is gone", l.seq() - deskEvents - 1, false},
 		{"nothing yet", 0, false},
-		{"a number from before a restart", l.seq() + 10, false},
+		{"a number that was never given", l.seq() + 10, false},
+		{"a number from before a restart", newClock().now.Add(-time.Hour).UnixMilli() + 50, false},
 	} {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel() // the reader must not wait for more
