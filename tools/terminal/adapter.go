@@ -409,7 +409,7 @@ func (t *terminal) doOutput(ctx context.Context, call broker.Call, r *catalog.Re
 	if !st.exited {
 		out.Folder = folderOf(t.proc.PID())
 	}
-	if st.prompt == promptReady || st.prompt == promptEditing {
+	if r.Mode == "output" && (st.prompt == promptReady || st.prompt == promptEditing) {
 		children, _ := t.background(ctx)
 		out.Background = listed(children)
 	}

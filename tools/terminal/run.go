@@ -407,19 +407,24 @@ func (t *terminal) abandonLine(ctx context.Context, permit *broker.Permit, r *ru
 
 // backToPrompt waits for the prompt after Ctrl+C. A line editor that is just
 // about to read notices the signal with the next byte only, so it gets one
-// that does nothing but clear a line.
+// that does nothing but clear a line; and one that lost the signal gets another.
 func (t *terminal) backToPrompt(ctx context.Context, permit *broker.Permit) error {
 	bound, cancel := context.WithTimeout(ctx, settleBound)
 	defer cancel()
-	for {
+	for nudge := killLine; ; {
 		wait, stop := context.WithTimeout(bound, nudgeEvery)
 		err := t.waitReady(wait)
 		stop()
 		if err == nil || bound.Err() != nil || errors.Is(err, errEnded) {
 			return err
 		}
-		if _, err := t.tty.send([]byte(killLine), permit.Check, true); err != nil {
+		if _, err := t.tty.send([]byte(nudge), permit.Check, true); err != nil {
 			return err
+		}
+		if nudge == killLine {
+			nudge = ctrlC
+		} else {
+			nudge = killLine
 		}
 	}
 }

@@ -62,7 +62,7 @@ type Interrupted struct {
 // Output is the data kind "terminal_output", the answer of the modes output
 // and command. Command is set in mode command. WaitingForInput says that the
 // running program reads from the terminal, and Foreground names it. Background
-// is what runs besides a shell that waits at its prompt.
+// is set in mode output: what runs besides a shell that waits at its prompt.
 type Output struct {
 	Kind              string       `json:"kind" enum:"terminal_output"`
 	Mode              string       `json:"mode" enum:"output,command"`
