@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -20,6 +21,8 @@ const (
 	// handshake, whose own limit is 10 s.
 	openTimeout = 30 * time.Second
 	maxLabel    = 80
+	// chatLabel begins the labels of the built-in chat, in lower case.
+	chatLabel = "lomi chat"
 )
 
 // Pairing is a helper that waits for a person. The label is what it calls
@@ -67,6 +70,10 @@ func (p *pairing) info(outcome string) Pairing {
 func (b *Broker) Enroll(ctx context.Context, peer wire.Peer) (wire.Pairing, error) {
 	if err := checkLabel(peer.Label); err != nil {
 		return wire.Pairing{}, err
+	}
+	// A person reads the label: no other process may call itself the chat.
+	if strings.HasPrefix(strings.ToLower(peer.Label), chatLabel) && peer.PID != os.Getpid() {
+		return wire.Pairing{}, control.Errorf(control.ResourceExhausted, "clientLabel: names that begin with Lomi Chat are the built-in chat's own")
 	}
 	p := &pairing{
 		id: control.NewID(), peer: peer, requested: time.Now(), expires: time.Now().Add(pairingTimeout),

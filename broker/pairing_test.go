@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -321,4 +322,28 @@ func TestSlowReaderIsCutOff(t *testing.T) {
 	if quick.Err() != ErrClosed || r.Subscribe(t.Context()).Err() != ErrClosed {
 		t.Errorf("after Close: %v", quick.Err())
 	}
+}
+
+// A person approves by the name that they read: another process cannot call
+// itself the built-in chat.
+func TestOnlyTheDaemonIsTheChat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		for i, row := range []struct {
+			label string
+			pid   int
+			ok    bool
+		}{
+			{"Lomi Chat AI 0123", os.Getpid(), true},
+			{"Lomi Chat AI 0123", os.Getpid() + 1, false},
+			{"LOMI CHAT ai", os.Getpid() + 1, false},
+			{"Lomi Chat AI 0123", 0, false},
+			{"Lominous", 1, true},
+		} {
+			_, err := r.Enroll(t.Context(), wire.Peer{PID: row.pid, Label: row.label, CertificateSHA256: string(rune('a' + i))})
+			if (err == nil) != row.ok {
+				t.Errorf("%q from %d: %v", row.label, row.pid, err)
+			}
+		}
+	})
 }
