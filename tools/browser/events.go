@@ -54,6 +54,10 @@ func (p *page) event(s session, method string, params jsonv2.Value) {
 		p.note("the page crashed")
 		p.die()
 		p.b.wg.Go(func() { p.b.showRuntime(p, "exited") }) // bounded by its own deadline
+	case runtime.BindingCalled.Method:
+		if ev, ok := decode[runtime.EventBindingCalled](s.link, params); ok {
+			p.windowsAsked(ev)
+		}
 	case runtime.ConsoleAPICalled.Method, runtime.ExceptionThrown.Method:
 		p.logEvent(s, method, params)
 	default:

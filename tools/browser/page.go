@@ -31,8 +31,8 @@ const (
 	// opBound is how long one operation may use a page (broker spec 7.2).
 	opBound = 3 * time.Second
 	// readBound is how long a snapshot may take of a page that is hard to lay
-	// out.
-	readBound = 4500 * time.Millisecond
+	// out; with the ping of a page that does not answer it stays under 5 s.
+	readBound = 3900 * time.Millisecond
 	// maxNotes bounds what a page made happen between two results.
 	maxNotes = 8
 	// maxKnownFrames bounds the frames that are kept in mind; a page may make
@@ -57,6 +57,9 @@ type page struct {
 	workspace string
 	owner     string        // session that opened it
 	op        chan struct{} // held by the operation that uses the page
+	// windowBinding is the name under which windowScript reports, which a page
+	// cannot guess.
+	windowBinding string
 
 	mu         sync.Mutex
 	c          *chromium
@@ -90,7 +93,8 @@ type page struct {
 func newPage(b *Browser, panel, workspace, owner, generation string) *page {
 	return &page{
 		b: b, panel: panel, workspace: workspace, owner: owner, generation: generation,
-		op: make(chan struct{}, 1), frames: map[cdp.FrameID]*frame{},
+		windowBinding: "lomi" + control.NewID()[:16],
+		op:            make(chan struct{}, 1), frames: map[cdp.FrameID]*frame{},
 		changed: make(chan struct{}), logs: newRings(),
 	}
 }
@@ -127,6 +131,7 @@ func (p *page) attach(ctx context.Context, c *chromium, id target.ID, s session)
 func (p *page) enable(s session) {
 	post(s, chromepage.Enable, chromepage.EnableParams{})
 	post(s, runtime.Enable, cdp.Empty{})
+	p.capWindows(s)
 	post(s, fetch.Enable, fetch.EnableParams{
 		Patterns:           []*fetch.RequestPattern{{URLPattern: "*", ResourceType: network.ResourceTypeDocument}},
 		HandleAuthRequests: new(true),
