@@ -84,6 +84,9 @@ func TestBrowserIsKilled(t *testing.T) {
 	post(r.page(v.panel.PanelID).main, chromepage.Crash, cdp.Empty{})
 	await(t, "the crash is seen", func() bool { return r.page(v.panel.PanelID).where().dead })
 	other.look()
+	snapshot.Panel = v.panel
+	_, err = r.do(t, snapshot)
+	wantCode(t, err, control.PanelNotRenderable, "crashed; navigate")
 	if _, err := v.navigate(srv.URL, ""); err != nil {
 		t.Fatal(err)
 	}

@@ -295,7 +295,7 @@ func (p *page) lost(err error) error {
 		ping, cancel := context.WithTimeout(context.Background(), pingBound)
 		defer cancel()
 		if _, pingErr := cdp.Call(ping, c.root(), chrome.GetVersion, cdp.Empty{}); pingErr == nil {
-			return control.Errorf(control.TargetBusy, "the page does not answer: a script keeps it busy")
+			return control.Errorf(control.TargetBusy, "the page does not answer: a script or its size keeps it busy; try again, or navigate elsewhere")
 		}
 		c.drop()
 		err = errGone

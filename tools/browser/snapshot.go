@@ -21,7 +21,8 @@ const (
 	maxFrameDepth  = 4
 	maxSteps       = 40_000 // nodes visited in one go; the cursor goes on
 	maxWalk        = 250 * time.Millisecond
-	bytesPerFrame  = 250 // of the description of a frame
+	maxWalks       = time.Second // for all frames of a page; the cursor goes on
+	bytesPerFrame  = 250         // of the description of a frame
 	ripeBound      = time.Second
 	maxNames       = 2000 // elements whose names are kept for people
 	snapshotHeader = 700  // bytes of a result besides its lists and address
@@ -119,10 +120,13 @@ func (p *page) snapshotOnce(ctx context.Context, may allowed, nodes, bytes int, 
 		Origin: w.origin, URL: w.url, Title: w.title, CapturedAt: time.Now().UTC().Format(time.RFC3339Nano),
 	}
 	bytes -= snapshotHeader + len(w.url) + len(w.title)
+	begin := time.Now()
 	for r.current < len(r.frames) {
-		full, err := p.snapshotFrame(ctx, r, out, &nodes, &bytes)
-		if err != nil {
-			return nil, err
+		full := len(out.Frames) > 0 && time.Since(begin) > maxWalks
+		if !full {
+			if full, err = p.snapshotFrame(ctx, r, out, &nodes, &bytes); err != nil {
+				return nil, err
+			}
 		}
 		if full {
 			out.Truncated = true

@@ -112,13 +112,15 @@ func TestPaging(t *testing.T) {
 func TestHugePages(t *testing.T) {
 	r := common(t)
 	srv := r.site(t, map[string]http.HandlerFunc{
-		"/flat":   html(`<title>flat</title><body><script>const f=document.createDocumentFragment();for(let i=0;i<5e4;i++){const e=document.createElement('i');e.title='t'+i;f.append(e)}document.body.append(f)</script>`),
-		"/deep":   html(`<title>deep</title><body><script>let e=document.body;for(let i=0;i<1e3;i++){const n=document.createElement('div');e.append(n);e=n}e.textContent='bottom'</script>`),
-		"/text":   html(`<title>text</title><body><script>document.body.textContent='word '.repeat(3e5)</script>`),
+		"/flat": html(`<title>flat</title><body><script>const f=document.createDocumentFragment();for(let i=0;i<5e4;i++){const e=document.createElement('i');e.title='t'+i;f.append(e)}document.body.append(f)</script>`),
+		"/deep": html(`<title>deep</title><body><script>let e=document.body;for(let i=0;i<1e3;i++){const n=document.createElement('div');e.append(n);e=n}e.textContent='bottom'</script>`),
+		"/text": html(`<title>text</title><body><script>document.body.textContent='word '.repeat(3e5)</script>`),
+		// Each box looks for something clickable in all that is in it, in vain.
+		"/wide":   html(`<title>wide</title><style>div{content-visibility:auto}</style><body><p>first</p><script>let e=document.body;for(let i=0;i<200;i++){const n=document.createElement('div');n.setAttribute('onclick','0');for(let j=0;j<100;j++)n.append(document.createElement('b'));e.append(n);e=n}</script>`),
 		"/frames": html(`<title>frames</title><body><script>for(let i=0;i<60;i++)document.body.append(document.createElement('iframe'))</script><button>after</button>`),
 	})
 	v := r.visit(t, srv.URL+"/flat")
-	for _, path := range []string{"/flat", "/deep", "/text", "/frames"} {
+	for _, path := range []string{"/flat", "/deep", "/text", "/frames", "/wide"} {
 		if path != "/flat" {
 			if _, err := v.navigate(srv.URL+path, ""); err != nil {
 				t.Fatalf("%s: %v", path, err)
@@ -132,6 +134,9 @@ func TestHugePages(t *testing.T) {
 		if n := size(t, s); n > 49152 || len(s.Elements) > 500 {
 			t.Errorf("%s: %d bytes, %d elements", path, n, len(s.Elements))
 		}
+		if path == "/wide" && len(s.Elements) == 0 {
+			t.Errorf("%s: nothing of what was read in time", path)
+		}
 		if path != "/frames" && path != "/deep" && !s.Truncated {
 			t.Errorf("%s: not told that it was cut", path)
 		}
@@ -139,6 +144,31 @@ func TestHugePages(t *testing.T) {
 			t.Errorf("no frame was left out")
 		}
 	}
+}
+
+// F-76: a page too deep for Chromium may end its renderer, whoever looks; that
+// is said, and the next address brings the panel back.
+func TestAbyss(t *testing.T) {
+	r := common(t)
+	srv := r.site(t, map[string]http.HandlerFunc{
+		"/":      html("<title>fine</title>"),
+		"/abyss": html(`<title>abyss</title><body><script>let e=document.body;for(let i=0;i<5e3;i++){const n=document.createElement('div');e.append(n);e=n}e.textContent='bottom'</script>`),
+	})
+	v := r.visit(t, srv.URL)
+	_, err := v.navigate(srv.URL+"/abyss", "")
+	if err == nil {
+		_, err = v.part(100, 16384, "")
+	}
+	if err != nil {
+		e, ok := control.AsError(err)
+		if !ok || !strings.Contains(e.Message, "the page crashed; navigate") {
+			t.Errorf("got %v", err)
+		}
+	}
+	if n, err := v.navigate(srv.URL, ""); err != nil || n.Title != "fine" {
+		t.Fatalf("after the abyss: %+v %v", n, err)
+	}
+	v.look()
 }
 
 func TestScreenshots(t *testing.T) {

@@ -90,9 +90,12 @@
       if (['A', 'BUTTON', 'SUMMARY', 'AREA'].includes(n.tagName)) return false;
       if (n.tagName === 'LABEL' && n.control && n.control !== el) return false;
     }
-    const inside = at.tagName === 'SELECT' ? [] : at.querySelectorAll('*');
-    if (inside.length > 50) return false;
-    for (const n of inside) if (n !== el && (n.shadowRoot || n.tagName.includes('-') || n.matches(OTHERS))) return false;
+    if (at.tagName !== 'SELECT') {
+      const inside = document.createTreeWalker(at, NodeFilter.SHOW_ELEMENT);
+      for (let n = inside.nextNode(), left = 50; n; n = inside.nextNode()) {
+        if (left-- === 0 || n !== el && (n.shadowRoot || n.tagName.includes('-') || n.matches(OTHERS))) return false;
+      }
+    }
     switch (el.tagName) {
       case 'SELECT': case 'TEXTAREA': return true;
       case 'INPUT': return HARMLESS.has(el.type);
@@ -289,7 +292,7 @@
       }
       const top = walk.stack[walk.stack.length - 1];
       if (!top) return true;
-      if (++steps > maxSteps || (steps % 64 === 0 && performance.now() > deadline)) { walk.tired = true; return false; }
+      if (++steps > maxSteps || (steps % 8 === 0 && performance.now() > deadline)) { walk.tired = true; return false; }
       let node;
       if (top.list) node = top.list[top.i++];
       else { node = top.next; if (node) top.next = node.nextSibling; }
