@@ -45,6 +45,9 @@ type fakeBroker struct {
 
 	page       []browser.Node
 	pageURL    string
+	pageTitle  string
+	pageNotes  []string
+	refuse     map[string]string // tools that fail, with the message
 	navigation int
 	snapshot   int
 	taken      time.Time
@@ -71,6 +74,7 @@ type fakeRun struct {
 	exit    int
 	after   time.Duration
 	waiting bool
+	program string // that waits
 }
 
 type fakeOp struct {
@@ -86,7 +90,7 @@ const fakeProject = "project1"
 
 func newFakeBroker() *fakeBroker {
 	return &fakeBroker{scopes: control.Scopes(), runs: map[string]*fakeRun{}, receipts: map[string]*control.Operation{},
-		pending: map[string]*fakeOp{}, ask: map[string]chan bool{}, pageURL: "http://localhost:3000/", navigation: 1, taken: time.Now()}
+		pending: map[string]*fakeOp{}, ask: map[string]chan bool{}, pageURL: "http://localhost:3000/", pageTitle: "Shop", refuse: map[string]string{}, navigation: 1, taken: time.Now()}
 }
 
 type fakeConn struct {
@@ -180,8 +184,11 @@ func (b *fakeBroker) handle(ctx context.Context, c *fakeConn, tool string, reque
 		b.mu.Unlock()
 		return nil, nil, control.Errorf(control.ControlRevoked, "revoked")
 	}
-	gone := b.gone
+	gone, refused := b.gone, b.refuse[tool]
 	b.mu.Unlock()
+	if refused != "" {
+		return nil, nil, control.Errorf(control.TargetBusy, "%s", refused)
+	}
 	switch r := request.(type) {
 	case *terminal.RunRequest:
 		if gone {
@@ -419,7 +426,7 @@ func (b *fakeBroker) look() browser.Snapshot {
 	b.snapshot++
 	b.taken = time.Now()
 	s := browser.Snapshot{Kind: "browser_snapshot", NavigationID: fmt.Sprint("g1:", b.navigation), SnapshotID: fmt.Sprint("snap", b.snapshot),
-		URL: b.pageURL, Title: "Shop", Viewport: browser.Viewport{Width: 1000, Height: 800}}
+		URL: b.pageURL, Title: b.pageTitle, Notes: b.pageNotes, Viewport: browser.Viewport{Width: 1000, Height: 800}}
 	for i, n := range b.page {
 		n.FrameID, n.Enabled = "main", true
 		if n.ElementRef != "" {
@@ -476,14 +483,15 @@ func (b *fakeBroker) read(r *terminal.ReadRequest) (any, *control.Image, error) 
 		return nil, nil, control.Errorf(control.CursorExpired, "beyond the end")
 	}
 	to := min(from+r.MaxBytes, len(text))
-	waiting := false
+	waiting, program := false, ""
 	for _, p := range b.pending {
 		if run, ok := p.request.(*terminal.RunRequest); ok && !p.op.State.Settled() && b.runs[run.Command] != nil {
 			waiting = waiting || b.runs[run.Command].waiting
+			program += b.runs[run.Command].program
 		}
 	}
 	return terminal.Output{Kind: "terminal_output", Mode: r.Mode, Text: text[from:to], NextCursor: fmt.Sprint(to), AvailableFrom: "0",
-		Prompt: "running", NextInputSequence: "1", StreamSequence: fmt.Sprint(len(text)), WaitingForInput: waiting}, nil, nil
+		Prompt: "running", NextInputSequence: "1", StreamSequence: fmt.Sprint(len(text)), WaitingForInput: waiting, Foreground: program}, nil, nil
 }
 
 func (b *fakeBroker) get(ctx context.Context, r *link.OperationGetRequest) (any, *control.Image, error) {

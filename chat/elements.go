@@ -51,19 +51,19 @@ func (n node) key() string { return n.FrameID + "\x00" + n.Role + "\x00" + n.Nam
 // line shows a node in a few tokens.
 func (n node) line() string {
 	var b strings.Builder
-	name := clip(n.Name, nameLength)
+	name, role := clip(n.Name, nameLength), roleWord(n.Role)
 	if n.number == 0 {
 		switch {
 		case n.Role == "text" || n.Role == "":
-			return clip(n.Name, textLength)
+			return asText(clip(n.Name, textLength))
 		case n.Role == "heading":
 			return strings.Repeat("#", min(max(n.Level, 1), 6)) + " " + name
 		case name == "":
-			return n.Role + ":"
+			return role + ":"
 		}
-		return fmt.Sprintf("%s %q:", n.Role, name)
+		return fmt.Sprintf("%s %q:", role, name)
 	}
-	fmt.Fprintf(&b, "[%d] %s", n.number, n.Role)
+	fmt.Fprintf(&b, "[%d] %s", n.number, role)
 	if name != "" {
 		fmt.Fprintf(&b, " %q", name)
 	}
@@ -88,6 +88,37 @@ func (n node) line() string {
 		b.WriteString(" {" + optionList(n.Options) + "}")
 	}
 	return b.String()
+}
+
+// roleWord is a role as one word of letters: pages may write what they like there.
+func roleWord(role string) string {
+	word := strings.Map(func(r rune) rune {
+		if r == '-' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
+			return r
+		}
+		return -1
+	}, role)
+	return word[:min(len(word), 40)]
+}
+
+// asText shows text of a page so that it cannot be taken for an element, a mark
+// or a note of the listing: what begins like one is quoted.
+func asText(text string) string {
+	if strings.HasPrefix(text, "[") || strings.HasPrefix(text, "#") || strings.HasPrefix(text, "+ ") ||
+		strings.HasPrefix(text, "- ") || strings.HasPrefix(text, "~ ") || strings.Contains(text, ":") && listingWord(text) {
+		return fmt.Sprintf("text %q", text)
+	}
+	return text
+}
+
+func listingWord(text string) bool {
+	word, _, _ := strings.Cut(text, ":")
+	word, _, _ = strings.Cut(word, " ")
+	switch strings.ToLower(word) {
+	case "note", "frame", "title", "address":
+		return true
+	}
+	return false
 }
 
 func optionList(options []browser.Option) string {

@@ -64,7 +64,7 @@ func (c *sessionCall) browserSelect(a selectArguments) (agent.Result, error) {
 
 type keyArguments struct {
 	Key     string  `json:"key"`
-	Element integer `json:"element"`
+	Element integer `json:"element,omitempty"`
 }
 
 func (a *keyArguments) check() string {
@@ -92,7 +92,7 @@ func (c *sessionCall) browserKey(a keyArguments) (agent.Result, error) {
 
 type scrollArguments struct {
 	Direction string  `json:"direction"`
-	Element   integer `json:"element"`
+	Element   integer `json:"element,omitempty"`
 }
 
 func (a *scrollArguments) check() string {
@@ -146,7 +146,7 @@ func (c *sessionCall) act(number int, verb, tool string, build func(key string, 
 			return orGone(gone), err
 		}
 		c.session.pages.used = p.name
-		result, err := c.perform(p, verb+" "+n.line()+".", tool, func(key string) control.Retryable { return build(key, p, p.element(n.ElementRef)) })
+		result, err := c.perform(p, fmt.Sprintf("%s [%d].", verb, n.number), tool, func(key string) control.Retryable { return build(key, p, p.element(n.ElementRef)) })
 		if code, ok := errorCode(err); !ok || code != control.StaleSnapshot || attempt > 0 {
 			return result, err
 		}
@@ -242,5 +242,5 @@ func (c *sessionCall) perform(p *pageState, did, tool string, build func(key str
 	// What was shown before and did not change still holds.
 	p.shown = len(p.nodes)
 	text := p.takeNotes() + strings.Join(diff, "\n")
-	return agent.Result{Text: did + " What changed (+ new, - gone, ~ different):\n" + c.fenced("the page "+p.where(), text, "browser_snapshot{} lists the page")}, nil
+	return agent.Result{Text: did + " What changed (+ new, - gone, ~ different):\n" + c.fenced(p.source(), text, "browser_snapshot{} lists the page")}, nil
 }

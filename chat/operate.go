@@ -332,6 +332,14 @@ func resultOf[T any](op operation, err error) (T, error) {
 	return value, &operationError{op}
 }
 
+// adviceError is an error of ours, in words for the model. Those of the broker
+// are quoted.
+type adviceError struct{ text string }
+
+func (e *adviceError) Error() string { return e.text }
+
+func advise(format string, args ...any) error { return &adviceError{fmt.Sprintf(format, args...)} }
+
 // operationError is an operation that did not succeed, or has not settled.
 type operationError struct{ op operation }
 
@@ -341,6 +349,9 @@ func (e *operationError) Error() string {
 
 // failure words what went wrong for the model: what happened, and what to do.
 func (c *sessionCall) failure(err error) agent.Result {
+	if own, ok := errors.AsType[*adviceError](err); ok {
+		return failed("%s", own.Error())
+	}
 	if failed, ok := errors.AsType[*operationError](err); ok {
 		return c.operationFailure(failed.op)
 	}
@@ -371,11 +382,11 @@ func (c *sessionCall) operationFailure(op operation) agent.Result {
 	case op.Code == control.ScopeDenied && (op.asked || strings.HasPrefix(op.Message, deniedByPerson)):
 		return agent.Result{Text: "Denied by the person: nothing was done. Do not try another way to the same end.", IsError: true, Outcome: agent.OutcomeDenied}
 	case op.State == control.StateOutcomeUnknown:
-		return agent.Result{Text: "Outcome unknown: it may have had its effect" + because(op.Message) + ". Look before you repeat it.", IsError: true, Outcome: agent.OutcomeUnknown}
+		return agent.Result{Text: "Outcome unknown: it may have had its effect. Look before you repeat it." + told(op.Message), IsError: true, Outcome: agent.OutcomeUnknown}
 	case op.Code == control.ControlRevoked:
 		return c.revoked(op.Message)
 	case op.State == control.StateCancelled:
-		return agent.Result{Text: "Cancelled" + because(op.Message) + ".", IsError: true, Outcome: agent.OutcomeCancelled}
+		return agent.Result{Text: "Cancelled." + told(op.Message), IsError: true, Outcome: agent.OutcomeCancelled}
 	case !op.State.Settled():
 		return agent.Result{Text: fmt.Sprintf("Not settled yet: it is %s. Look at it with operation_status{\"receipt\":%q}, if you have that tool; do not repeat it.", op.State, op.OperationID),
 			IsError: true, Outcome: agent.OutcomeTimedOut}
@@ -387,13 +398,6 @@ func (c *sessionCall) operationFailure(op operation) agent.Result {
 // a scope that is missing when the answer came before the first look.
 const deniedByPerson = "denied by the person"
 
-func because(message string) string {
-	if message == "" {
-		return ""
-	}
-	return " (" + clip(message, 500) + ")"
-}
-
 // revoked finds out whether the whole session is gone or only a lease, because
 // a person typed or clicked there.
 func (c *sessionCall) revoked(message string) agent.Result {
@@ -404,7 +408,7 @@ func (c *sessionCall) revoked(message string) agent.Result {
 	if conn != nil && c.ctx.Err() == nil {
 		if _, err := c.connected(); err == nil {
 			c.dropUsed()
-			return agent.Result{Text: "The person took over" + because(message) + ". You cannot type or click there any more. Ask them, or open another one.",
+			return agent.Result{Text: "The person took over. You cannot type or click there any more. Ask them, or open another one." + told(message),
 				IsError: true, Outcome: agent.OutcomeRevoked}
 		}
 		s.lose(conn)
@@ -476,17 +480,13 @@ func (c *sessionCall) usesTerminal() bool {
 func (c *sessionCall) explain(code control.Code, message string) agent.Result {
 	if (code == control.TargetNotFound || code == control.StaleGeneration) && c.usesTerminal() {
 		c.dropUsed()
-		return failed("Terminal is gone%s. The next terminal_run opens a new one; what was set in the old one is lost.", because(message))
+		return failed("Terminal is gone. The next terminal_run opens a new one; what was set in the old one is lost.%s", told(message))
 	}
-	text := clip(message, 1000)
-	if fix := fixFor(code); fix != "" {
-		text = strings.TrimSpace(strings.TrimSuffix(text, ".") + ". " + fix)
-		text = strings.TrimPrefix(text, ". ")
-	}
+	text := fixFor(code)
 	if text == "" {
-		text = "It failed: " + string(code)
+		text = "It failed: " + clip(string(code), 60) + "."
 	}
-	return agent.Result{Text: text, IsError: true, Outcome: agent.OutcomeError}
+	return agent.Result{Text: text + told(message), IsError: true, Outcome: agent.OutcomeError}
 }
 
 func operationCode(err error) (control.Code, bool) {

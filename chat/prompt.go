@@ -49,7 +49,7 @@ func clip(s string, n int) string {
 		switch {
 		case unicode.IsSpace(r):
 			return ' '
-		case unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == utf8.RuneError:
+		case invisible(r):
 			return -1
 		}
 		return r

@@ -41,8 +41,8 @@ type terminalState struct {
 
 type runArguments struct {
 	Command  string  `json:"command"`
-	Terminal string  `json:"terminal"`
-	WaitS    integer `json:"wait_s"`
+	Terminal string  `json:"terminal,omitempty"`
+	WaitS    integer `json:"wait_s,omitempty"`
 }
 
 func (a *runArguments) check() string {
@@ -64,7 +64,7 @@ func (c *sessionCall) terminalOf(name string) (*terminalState, error) {
 		return t, nil
 	}
 	if len(terminals.order) > 0 {
-		return nil, control.Errorf(control.ResourceExhausted, "terminal: there is none called %q; there are: %s. Use one of these, or terminal_create", clip(name, 60), terminals.names())
+		return nil, advise("terminal: there is none called %q; there are: %s. Use one of these, or terminal_create.", clip(name, 60), terminals.names())
 	}
 	if name == "" {
 		name = "main"
@@ -189,9 +189,15 @@ func (c *sessionCall) runResult(t *terminalState, op operation) (agent.Result, e
 	t.operation = ""
 	left := inBackground(ran.Background)
 	if strings.TrimSpace(output) == "" {
-		return agent.Result{Text: head + " No output." + left}, nil
+		head, output = head+" No output.", ""
 	}
-	return agent.Result{Text: head + left + "\n" + fence(t.source(), output)}, nil
+	if left != "" {
+		head, output = head+" It left programs running in the background.", strings.TrimSuffix(output, "\n")+left
+	}
+	if output == "" {
+		return agent.Result{Text: head}, nil
+	}
+	return agent.Result{Text: head + "\n" + fence(t.source(), strings.TrimPrefix(output, "\n"))}, nil
 }
 
 // inBackground names what a command left running, on one line of its own.
@@ -220,12 +226,11 @@ func (c *sessionCall) stillRunning(t *terminalState) (agent.Result, error) {
 	t.cursor = out.NextCursor
 	text := out.Text
 	if out.WaitingForInput {
-		program := ""
 		if out.Foreground != "" {
-			program = " (" + clip(out.Foreground, 60) + ")"
+			text = "[" + clip(out.Foreground, 60) + " waits]\n" + text
 		}
-		return agent.Result{Text: fmt.Sprintf("It waits for input in terminal %q%s. Answer with terminal_input{\"text\":\"…\"}, or stop it with terminal_interrupt{}. Last output:\n%s",
-			t.name, program, c.fenced(t.source(), text, ""))}, nil
+		return agent.Result{Text: fmt.Sprintf("It waits for input in terminal %q. Answer with terminal_input{\"text\":\"…\"}, or stop it with terminal_interrupt{}. Last output:\n%s",
+			t.name, c.fenced(t.source(), text, ""))}, nil
 	}
 	seconds := int(time.Since(t.started).Seconds())
 	return agent.Result{Text: fmt.Sprintf("Still running in terminal %q, started %d s ago. It goes on by itself. See more with terminal_read{\"from\":\"cursor\"}, stop it with terminal_interrupt{}, or use another terminal with terminal_create. Last output:\n%s",
@@ -302,9 +307,9 @@ func (c *sessionCall) pause(d time.Duration) error {
 }
 
 type readArguments struct {
-	From     string  `json:"from"`
-	Lines    integer `json:"lines"`
-	Terminal string  `json:"terminal"`
+	From     string  `json:"from,omitempty"`
+	Lines    integer `json:"lines,omitempty"`
+	Terminal string  `json:"terminal,omitempty"`
 }
 
 func (a *readArguments) check() string {
@@ -401,7 +406,7 @@ func promptWord(out terminal.Output) string {
 }
 
 type terminalArguments struct {
-	Terminal string `json:"terminal"`
+	Terminal string `json:"terminal,omitempty"`
 }
 
 func (c *sessionCall) screen(t *terminalState) (terminal.Screen, error) {
@@ -471,8 +476,8 @@ func errorCode(err error) (control.Code, bool) {
 }
 
 type createArguments struct {
-	Name   string `json:"name"`
-	Folder string `json:"folder"`
+	Name   string `json:"name,omitempty"`
+	Folder string `json:"folder,omitempty"`
 }
 
 func (c *sessionCall) terminalCreate(a createArguments) (agent.Result, error) {
@@ -522,7 +527,7 @@ func (c *sessionCall) terminalList(struct{}) (agent.Result, error) {
 	if len(lines) == 0 {
 		return agent.Result{Text: "You have no terminal yet. terminal_run opens one."}, nil
 	}
-	return agent.Result{Text: strings.Join(lines, "\n")}, nil
+	return agent.Result{Text: "Your terminals.\n" + c.fenced("the list of terminals", strings.Join(lines, "\n"), "")}, nil
 }
 
 type statusArguments struct {
@@ -541,7 +546,7 @@ func (c *sessionCall) operationStatus(a statusArguments) (agent.Result, error) {
 	if err != nil {
 		return agent.Result{}, err
 	}
-	text := fmt.Sprintf("%s is %s; its effect is %s%s.", op.Tool, op.State, op.EffectState, because(op.Message))
+	text := fmt.Sprintf("%s is %s; its effect is %s.", op.Tool, op.State, op.EffectState) + told(op.Message)
 	if len(op.Result) > 0 {
 		text += "\n" + c.fenced("the receipt", string(op.Result), "")
 	}
