@@ -5,11 +5,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"math"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
 	"lomi/agent"
+	"lomi/broker/catalog/short"
+	"lomi/broker/control"
 	"lomi/models"
 )
 
@@ -80,53 +85,148 @@ func handlerOf(name string) handler {
 
 func isBrowserTool(name string) bool { return strings.HasPrefix(name, "browser_") }
 
-// decodeArguments reads a call's arguments; the text says what is wrong with
-// them, for the model. Small models write numbers as strings, which is let
-// pass; a parameter that does not exist is not, because its author expects
-// something of it.
+// maxShownValue bounds what an error repeats of a value that is wrong.
+const maxShownValue = 60
+
+// decodeArguments reads a call's arguments with the broker's strict decoder;
+// the text says what is wrong with them, for the model. A lenient decoder lets
+// a second "command", or "Command", win over the one that a person was shown.
+//
+// Three slips of small models are let pass, because they can be read in one way
+// only: no object at all, a number or a boolean written as a string, and null
+// for a parameter that may be left out.
 func decodeArguments(call models.ToolCall, into any) string {
 	raw := bytes.TrimSpace(call.Arguments)
 	if len(raw) == 0 || bytes.Equal(raw, []byte("null")) {
-		return ""
+		raw = []byte("{}")
 	}
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.DisallowUnknownFields()
-	if err := d.Decode(into); err != nil {
-		return argumentFault(call.Name, into, err)
+	members, err := membersOf(raw)
+	if err == nil {
+		err = control.Decode(withoutNulls(raw, members, into), into)
+	}
+	if err != nil {
+		return argumentFault(call.Name, members, into, err)
 	}
 	return ""
 }
 
-func argumentFault(tool string, into any, err error) string {
-	fields := parameterNames(into)
-	takes := tool + " takes no parameters."
-	if len(fields) > 0 {
-		takes = tool + " takes " + strings.Join(fields, ", ") + "."
+// membersOf lists the members of an object, by the strict decoder's rules at
+// every depth. It takes them as the field of another object, because only a
+// field may be a map.
+func membersOf(raw json.RawMessage) (map[string]json.RawMessage, error) {
+	const head, tail = `{"arguments":`, `}`
+	var whole struct {
+		Arguments map[string]json.RawMessage `json:"arguments"`
 	}
-	if typed, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		field := typed.Field
-		if field == "" {
-			field = "arguments"
-		}
-		return fmt.Sprintf("%s: must be %s, not %s. %s", field, kindWord(typed.Type), typed.Value, takes)
-	}
-	if wrong, ok := errors.AsType[*valueError](err); ok {
-		return wrong.Error() + ". " + takes
-	}
-	if _, name, ok := strings.Cut(err.Error(), "unknown field "); ok {
-		return fmt.Sprintf("%s: there is no such parameter. %s", strings.Trim(clip(name, 100), `"`), takes)
-	}
-	return "The arguments are no valid JSON object. " + takes
+	data := slices.Concat([]byte(head), raw, []byte(tail))
+	err := control.DecodeWithin(data, control.MaxArguments+len(head)+len(tail), &whole)
+	return whole.Arguments, err
 }
 
-func parameterNames(into any) []string {
-	t := reflect.TypeOf(into).Elem()
-	var names []string
-	for i := range t.NumField() {
-		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
-		names = append(names, name)
+// withoutNulls gives an object without the parameters that are null and may be
+// left out. A needed one stays, to be refused.
+func withoutNulls(raw json.RawMessage, members map[string]json.RawMessage, into any) json.RawMessage {
+	null := func(name string) bool {
+		return string(members[name]) == "null" && slices.ContainsFunc(parametersOf(into),
+			func(p parameter) bool { return p.name == name && p.optional })
 	}
-	return names
+	names := slices.Sorted(maps.Keys(members))
+	if !slices.ContainsFunc(names, null) {
+		return raw
+	}
+	out := []byte{'{'}
+	for _, name := range slices.DeleteFunc(names, null) {
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		key, _ := json.Marshal(name) // a string always encodes
+		out = slices.Concat(out, key, []byte{':'}, members[name])
+	}
+	return append(out, '}')
+}
+
+// parameter is a field of the struct of a tool's arguments.
+type parameter struct {
+	name     string
+	optional bool
+	kind     reflect.Type
+}
+
+func parametersOf(into any) []parameter {
+	t := reflect.TypeOf(into).Elem()
+	var out []parameter
+	for i := range t.NumField() {
+		name, options, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+		out = append(out, parameter{name, options == "omitempty", t.Field(i).Type})
+	}
+	return out
+}
+
+// argumentFault says in words for a model what the strict decoder refused, and
+// what to do about it.
+func argumentFault(tool string, members map[string]json.RawMessage, into any, err error) string {
+	refused, ok := control.AsError(err)
+	if !ok {
+		return "The arguments could not be read."
+	}
+	message := strings.TrimPrefix(refused.Message, "arguments.")
+	at := max(0, strings.LastIndex(message, ": "))
+	field, rule := message[:at], strings.TrimPrefix(message[at:], ": ")
+	if rule == "is required" {
+		// The tool's own words have an example.
+		empty := reflect.New(reflect.TypeOf(into).Elem()).Interface()
+		if c, ok := empty.(interface{ check() string }); ok && strings.HasPrefix(c.check(), field+": ") {
+			return c.check()
+		}
+	}
+	return fmt.Sprintf("%s: %s. %s", field, faultWords(field, rule, members, into), takesWords(tool, into))
+}
+
+func faultWords(field, rule string, members map[string]json.RawMessage, into any) string {
+	switch rule {
+	case "is required":
+		return "is needed"
+	case "is there twice":
+		return "is there twice, so it is not clear which one is meant. Give it once"
+	case "must hold no lone surrogate":
+		return `holds half a character (\ud800 to \udfff alone). Write the whole character, or leave it out`
+	case "must hold no NUL":
+		return "holds a NUL character, which no parameter takes. Leave it out"
+	case "is no known field":
+		for _, p := range parametersOf(into) {
+			if strings.EqualFold(p.name, field) {
+				return "there is no such parameter; write it " + p.name + ", in lower case"
+			}
+		}
+		return "there is no such parameter"
+	case "must be a string", "must be true or false", "must be an array", "must be an object", "has a wrong form":
+		for _, p := range parametersOf(into) {
+			if p.name == field {
+				return "must be " + kindWord(p.kind) + ", not " + given(members[field])
+			}
+		}
+	}
+	if strings.HasPrefix(rule, "is not valid JSON") {
+		return "are no valid JSON object" // the place is of no use: it counts what was put around them
+	}
+	return rule
+}
+
+func takesWords(tool string, into any) string {
+	var names []string
+	for _, p := range parametersOf(into) {
+		names = append(names, p.name)
+	}
+	if len(names) == 0 {
+		return tool + " takes no parameters."
+	}
+	words := tool + " takes " + strings.Join(names, ", ") + "."
+	if form, ok := short.Find(tool); ok {
+		if _, example, ok := strings.Cut(form.Description, "Example: "); ok {
+			words += " Example: " + example
+		}
+	}
+	return words
 }
 
 func kindWord(t reflect.Type) string {
@@ -139,14 +239,24 @@ func kindWord(t reflect.Type) string {
 		return "a list"
 	case reflect.Int, reflect.Int64:
 		return "a whole number"
+	case reflect.Pointer:
+		return kindWord(t.Elem())
 	}
 	return "an object"
 }
 
-// valueError is a value that cannot be read as what it should be.
-type valueError struct{ what, is string }
-
-func (e *valueError) Error() string { return e.what + ", not " + clip(e.is, 60) }
+// given names a value that is wrong.
+func given(raw json.RawMessage) string {
+	switch {
+	case len(raw) == 0:
+		return "this"
+	case raw[0] == '[':
+		return "array"
+	case raw[0] == '{':
+		return "object"
+	}
+	return clip(string(raw), maxShownValue)
+}
 
 // integer is a whole number that may also come as a string, and an element's
 // number as "[12]".
@@ -156,8 +266,8 @@ type integer int
 func (n *integer) UnmarshalJSON(raw []byte) error {
 	text := strings.Trim(string(raw), `"[] `)
 	v, err := strconv.ParseFloat(text, 64)
-	if err != nil || v != float64(int(v)) {
-		return &valueError{"a whole number is needed", string(raw)}
+	if err != nil || v != math.Trunc(v) || math.Abs(v) > math.MaxInt32 {
+		return errors.New("a whole number is needed")
 	}
 	*n = integer(v)
 	return nil
@@ -170,7 +280,7 @@ type boolean bool
 func (b *boolean) UnmarshalJSON(raw []byte) error {
 	v, err := strconv.ParseBool(strings.ToLower(strings.Trim(string(raw), `" `)))
 	if err != nil {
-		return &valueError{"true or false is needed", string(raw)}
+		return errors.New("true or false is needed")
 	}
 	*b = boolean(v)
 	return nil

@@ -11,10 +11,10 @@ import (
 )
 
 type inputArguments struct {
-	Text     *string  `json:"text"`
-	Key      string   `json:"key"`
-	Enter    *boolean `json:"enter"`
-	Terminal string   `json:"terminal"`
+	Text     *string  `json:"text,omitempty"`
+	Key      string   `json:"key,omitempty"`
+	Enter    *boolean `json:"enter,omitempty"`
+	Terminal string   `json:"terminal,omitempty"`
 }
 
 func (a *inputArguments) check() string {

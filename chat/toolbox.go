@@ -69,7 +69,7 @@ func failed(format string, args ...any) agent.Result {
 
 type askArguments struct {
 	Question string   `json:"question"`
-	Options  []string `json:"options"`
+	Options  []string `json:"options,omitempty"`
 }
 
 // ask puts a question to the person and waits. It is an event of the log and
