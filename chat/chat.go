@@ -41,7 +41,8 @@ var (
 )
 
 // Conversation is what a list of conversations shows. Turn is the id of the
-// running turn, "" for none. Domains are the tool families switched on.
+// running turn, "" for none. Domains are the tool families switched on. Policy
+// is what the person who pairs is offered first: it allows nothing by itself.
 type Conversation struct {
 	ID          string    `json:"id"`
 	Title       string    `json:"title"`

@@ -68,7 +68,7 @@ func (s *Service) open(ctx context.Context, id string) (*conversation, error) {
 	c := &conversation{id: id, used: s.cfg.Now(), log: newLog(id, s.cfg.Store, info.LastSeq, s.cfg.Now, s.cfg.Logger)}
 	if s.cfg.Broker != nil {
 		session, err := NewSession(SessionConfig{Broker: s.cfg.Broker, Conversation: id, WorkspaceID: info.WorkspaceID,
-			Project: info.ProjectPath, Logger: s.cfg.Logger})
+			Project: info.ProjectPath, Policy: func() string { return s.policyOf(id) }, Logger: s.cfg.Logger})
 		if err != nil {
 			return nil, err
 		}
@@ -76,6 +76,12 @@ func (s *Service) open(ctx context.Context, id string) (*conversation, error) {
 	}
 	s.live[id] = c
 	return c, nil
+}
+
+func (s *Service) policyOf(id string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.infos[id].Policy
 }
 
 // evict closes the conversations that were idle longest, until no more than

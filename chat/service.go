@@ -156,7 +156,7 @@ func (s *Service) Create(ctx context.Context, req CreateRequest) (Conversation, 
 	if len(req.Domains) == 0 {
 		req.Domains = []string{"terminal", "browser"}
 	}
-	if err := errors.Join(checkDomains(req.Domains), checkModel(req.Model)); err != nil {
+	if err := errors.Join(checkDomains(req.Domains), checkModel(req.Model), checkPolicy(req.Policy)); err != nil {
 		return Conversation{}, err
 	}
 	title := clip(req.Title, maxTitle)
@@ -197,6 +197,15 @@ func checkModel(name string) error {
 		return fmt.Errorf("%w: a model is named like ollama/qwen3:4b", ErrInvalid)
 	}
 	return nil
+}
+
+// checkPolicy takes the broker's policies, and "" for no wish.
+func checkPolicy(policy string) error {
+	switch policy {
+	case "", "grant", "ask_for_risk", "ask_always":
+		return nil
+	}
+	return fmt.Errorf("%w: a policy is one of grant, ask_for_risk, ask_always", ErrInvalid)
 }
 
 // List returns all conversations, the newest change first.
@@ -435,6 +444,11 @@ func (s *Service) Settings(ctx context.Context, id string, req SettingsRequest) 
 	}
 	if req.Model != nil {
 		if err := checkModel(*req.Model); err != nil {
+			return Conversation{}, err
+		}
+	}
+	if req.Policy != nil {
+		if err := checkPolicy(*req.Policy); err != nil {
 			return Conversation{}, err
 		}
 	}

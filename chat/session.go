@@ -35,6 +35,10 @@ const (
 	labelID     = 32
 )
 
+// policyDetail comes before the policy wished for in the detail of a pairing,
+// after the label; a door offers that policy first.
+const policyDetail = "; policy "
+
 // Dialer begins connections to the broker: it enrols under the label and
 // returns before a person has decided.
 type Dialer interface {
@@ -62,6 +66,9 @@ type SessionConfig struct {
 	// person who pairs.
 	WorkspaceID string
 	Project     string
+	// Policy gives the policy that the conversation wishes for when it pairs,
+	// "" for none. Nil means none.
+	Policy func() string
 	// Logger gets what a person need not see, nil for nothing.
 	Logger *slog.Logger
 }
@@ -284,6 +291,11 @@ func (c *sessionCall) await(conn Conn) (agent.Result, bool) {
 	a := agent.Approval{ID: conn.PairingID(), Kind: "pairing",
 		Summary: "The chat asks to work in " + orUnknown(clip(s.cfg.Project, 200)),
 		Detail:  s.Label()}
+	if s.cfg.Policy != nil {
+		if wish := s.cfg.Policy(); wish != "" {
+			a.Detail += policyDetail + wish
+		}
+	}
 	c.tell(agent.Update{Approval: &a})
 	parked, cancel := context.WithTimeout(c.ctx, parkTimeout)
 	err := conn.Await(parked)

@@ -2,6 +2,7 @@ package chat
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -107,6 +108,36 @@ func TestPairing(t *testing.T) {
 			r := b.say("terminal_run", `{"command":"ls"}`)
 			wantText(t, r[0], agent.OutcomeNotRun, "cannot be reached", "Nothing was done")
 		})
+	})
+}
+
+// TestPolicyIsOfferedToThePerson checks a conversation's policy and puts it into
+// the question of its next pairing.
+func TestPolicyIsOfferedToThePerson(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bench) {
+		for _, bad := range []string{"everything", "Grant", "grant "} {
+			if _, err := b.service.Settings(t.Context(), b.conv, SettingsRequest{Policy: &bad}); !errors.Is(err, ErrInvalid) {
+				t.Errorf("policy %q: %v", bad, err)
+			}
+			if _, err := b.service.Create(t.Context(), CreateRequest{Model: "m", Policy: bad}); !errors.Is(err, ErrInvalid) {
+				t.Errorf("creating with policy %q: %v", bad, err)
+			}
+		}
+		b.say("terminal_run", `{"command":"ls"}`)
+		label := "Lomi Chat AI " + b.conv
+		if got := last[approvalData](t, b.store, b.conv, ApprovalRequested).Detail; got != label {
+			t.Errorf("without a policy: %q", got)
+		}
+		for _, wish := range []string{"grant", "ask_for_risk", "ask_always"} {
+			if _, err := b.service.Settings(t.Context(), b.conv, SettingsRequest{Policy: &wish}); err != nil {
+				t.Fatal(err)
+			}
+			b.broker.conns[len(b.broker.conns)-1].Close()
+			b.say("terminal_run", `{"command":"ls"}`)
+			if got := last[approvalData](t, b.store, b.conv, ApprovalRequested).Detail; got != label+"; policy "+wish {
+				t.Errorf("with %s: %q", wish, got)
+			}
+		}
 	})
 }
 
