@@ -30,6 +30,7 @@ func (r *rig) doWith(ctx context.Context, t testing.TB, wish <-chan struct{}, re
 // What is left of a request whose caller goes away after it was sent: the
 // receipt never says that nothing happened, and the page stops loading.
 func TestEndedInTheMiddle(t *testing.T) {
+	t.Parallel()
 	r := common(t)
 	arrived, left := make(chan struct{}, 1), make(chan struct{}, 1)
 	srv := r.site(t, map[string]http.HandlerFunc{
@@ -130,6 +131,7 @@ func TestEndedInTheMiddle(t *testing.T) {
 
 // A refusal has no effect only when nothing was let pass before it.
 func TestEffectOfRefusals(t *testing.T) {
+	t.Parallel()
 	r := common(t)
 	out := httptest.NewServer(html("outside"))
 	defer out.Close()

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -45,6 +46,7 @@ func TestAddresses(t *testing.T) {
 
 // S-102, F-74: redirects, links, windows and frames to where no page may go.
 func TestWaysOut(t *testing.T) {
+	t.Parallel()
 	r := common(t)
 	var outside atomic.Int32
 	out := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
@@ -104,17 +106,9 @@ func TestWaysOut(t *testing.T) {
 
 // S-101: no port; S-103: no way to the daemon for anything in a page.
 func TestDaemonIsOutOfReach(t *testing.T) {
-	var reached atomic.Int32
-	daemon := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		reached.Add(1)
-		w.Header().Set("Access-Control-Allow-Origin", "*")
-	}))
-	defer daemon.Close()
-	port := portOfURL(t, daemon.URL)
-	before := listening(t)
-	r := own(t, port)
-	r.forbidden[port] = true
-	r.grant(daemon.URL)
+	t.Parallel()
+	r := common(t)
+	daemon, port := shared.daemon, portOfURL(t, shared.daemon.URL)
 	done := make(chan string, 1)
 	srv := r.site(t, map[string]http.HandlerFunc{
 		"/done": func(_ http.ResponseWriter, q *http.Request) { done <- q.URL.RawQuery },
@@ -134,57 +128,49 @@ func TestDaemonIsOutOfReach(t *testing.T) {
 	}
 	_, err := v.navigate(daemon.URL, "")
 	wantCode(t, err, control.ScopeDenied, "Lomi itself")
-	if n := reached.Load(); n != 0 {
+	if n := shared.reached.Load(); n != 0 {
 		t.Errorf("the daemon was reached %d times", n)
 	}
-	mine := listening(t)
-	delete(mine, portOfURL(t, srv.URL))
-	for p := range mine {
-		if !before[p] && processListens(t, p) {
-			t.Errorf("Chromium listens on port %d", p)
-		}
+	if open := listening(t, r.page(v.panel.PanelID).chromium().dir); len(open) > 0 {
+		t.Errorf("Chromium listens: %q", open)
 	}
 }
 
-// listening gives the TCP ports of this machine that accept connections.
-func listening(t *testing.T) map[int]bool {
+// listening gives the TCP sockets in which processes of a Chromium wait for
+// connections.
+func listening(t *testing.T, dir string) []string {
 	t.Helper()
-	ports := map[int]bool{}
+	waiting := map[string]bool{}
 	for _, file := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
 		raw, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, l := range strings.Split(string(raw), "\n") {
-			f := strings.Fields(l)
-			if len(f) < 4 || f[3] != "0A" {
-				continue
-			}
-			_, hex, _ := strings.Cut(f[1], ":")
-			if n, err := strconv.ParseInt(hex, 16, 32); err == nil {
-				ports[int(n)] = true
+			if f := strings.Fields(l); len(f) > 9 && f[3] == "0A" {
+				waiting["socket:["+f[9]+"]"] = true
 			}
 		}
 	}
-	return ports
-}
-
-// processListens tells a debugging port from what else this busy machine has
-// opened meanwhile: it answers the question for its version.
-func processListens(t *testing.T, port int) bool {
-	t.Helper()
-	client := http.Client{Timeout: 2 * time.Second}
-	res, err := client.Get("http://127.0.0.1:" + strconv.Itoa(port) + "/json/version")
-	if err != nil {
-		return false
+	pids := treeOf(t, dir)
+	if len(pids) == 0 || len(waiting) == 0 {
+		t.Fatalf("nothing to look at: %d processes, %d sockets", len(pids), len(waiting))
 	}
-	defer res.Body.Close()
-	body, _ := io.ReadAll(io.LimitReader(res.Body, 4096))
-	return strings.Contains(string(body), "Browser")
+	var open []string
+	for _, pid := range pids {
+		fds, _ := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/fd/*")
+		for _, fd := range fds {
+			if to, err := os.Readlink(fd); err == nil && waiting[to] {
+				open = append(open, to)
+			}
+		}
+	}
+	return open
 }
 
 // F-71: dialogs do not stop a page, and are told.
 func TestDialogs(t *testing.T) {
+	t.Parallel()
 	r := common(t)
 	srv := r.site(t, map[string]http.HandlerFunc{
 		"/auth": func(w http.ResponseWriter, _ *http.Request) {
@@ -233,6 +219,7 @@ func TestDialogs(t *testing.T) {
 
 // F-72, F-73: downloads and windows.
 func TestDownloadsAndWindows(t *testing.T) {
+	t.Parallel()
 	r := common(t)
 	var asked atomic.Int32
 	srv := r.site(t, map[string]http.HandlerFunc{
@@ -279,6 +266,7 @@ func TestDownloadsAndWindows(t *testing.T) {
 
 // F-75: pages that never load.
 func TestNeverLoads(t *testing.T) {
+	t.Parallel()
 	r := common(t)
 	gate := make(chan struct{})
 	hold := func(q *http.Request) {
@@ -350,6 +338,7 @@ func TestNeverLoads(t *testing.T) {
 
 // A refused connection is told in words, and the panel stays usable.
 func TestNoServer(t *testing.T) {
+	t.Parallel()
 	r := common(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -37,6 +38,7 @@ func TestMain(m *testing.M) {
 			code = 1
 		}
 		cancel()
+		shared.daemon.Close()
 		if left, _ := os.ReadDir(r.cfg.Dir); len(left) > 0 {
 			fmt.Fprintln(os.Stderr, "left in the browser folder:", left)
 			code = 1
@@ -49,7 +51,16 @@ func TestMain(m *testing.M) {
 // common is the rig of all tests that do not end their Chromium.
 func common(t testing.TB) *rig {
 	t.Helper()
-	shared.once.Do(func() { shared.rig = newRig(t) })
+	shared.once.Do(func() {
+		shared.daemon = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			shared.reached.Add(1)
+			w.Header().Set("Access-Control-Allow-Origin", "*")
+		}))
+		port := portOfURL(t, shared.daemon.URL)
+		shared.rig = newRig(t, port)
+		shared.rig.forbidden[port] = true
+		shared.rig.grant(shared.daemon.URL)
+	})
 	return shared.rig
 }
 
@@ -105,10 +116,12 @@ type rig struct {
 }
 
 // shared is the one Chromium of the tests that do not end theirs.
-var shared = struct {
-	once sync.Once
-	rig  *rig
-}{}
+var shared struct {
+	once    sync.Once
+	rig     *rig
+	daemon  *httptest.Server // stands for Lomi's own port, which no page reaches
+	reached atomic.Int32
+}
 
 func newRig(t testing.TB, ownPorts ...int) *rig {
 	t.Helper()

@@ -45,6 +45,7 @@ func treeOf(t testing.TB, dir string) []int {
 
 // F-70, bugs 53: a browser that is killed.
 func TestBrowserIsKilled(t *testing.T) {
+	t.Parallel()
 	r := own(t)
 	srv := r.site(t, map[string]http.HandlerFunc{"/": html("<title>here</title><button>b</button>")})
 	v := r.visit(t, srv.URL)
@@ -91,33 +92,26 @@ func TestBrowserIsKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	v.look()
+	stoppedAndClosed(t, r, v, srv.URL)
 }
 
 // bugs 59: a browser that is stopped, closed twice.
-func TestStoppedBrowserIsClosed(t *testing.T) {
-	r := newRig(t)
-	defer os.RemoveAll(r.cfg.Dir)
-	srv := r.site(t, map[string]http.HandlerFunc{"/": html("<title>here</title>")})
-	res, err := r.do(t, &browser.OpenRequest{Mutation: control.Mutation{WorkspaceID: testWorkspace}, URL: srv.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
-	opened := res.Data.(*browser.Opened)
-	c := r.page(opened.PanelID).chromium()
+func stoppedAndClosed(t *testing.T, r *rig, v *view, url string) {
+	t.Helper()
+	c := r.page(v.panel.PanelID).chromium()
 	for _, pid := range treeOf(t, c.dir) {
 		if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil && !errors.Is(err, syscall.ESRCH) {
 			t.Fatal(err)
 		}
 	}
-	_, err = r.do(t, &browser.SnapshotRequest{Scoped: control.Scoped{WorkspaceID: testWorkspace}, MaxNodes: 10, MaxBytes: 4096,
-		Panel: browser.Panel{PanelID: opened.PanelID, BrowserGeneration: opened.BrowserGeneration}})
+	_, err := v.part(10, 4096, "")
 	wantCode(t, err, control.PanelNotRenderable, "has ended")
 	r.end(t)
 	r.end(t)
 	if left := treeOf(t, c.dir); len(left) > 0 {
 		t.Errorf("processes left: %v", left)
 	}
-	_, err = r.do(t, &browser.OpenRequest{Mutation: control.Mutation{WorkspaceID: testWorkspace}, URL: srv.URL})
+	_, err = r.do(t, &browser.OpenRequest{Mutation: control.Mutation{WorkspaceID: testWorkspace}, URL: url})
 	wantCode(t, err, control.AppClosing, "closing")
 }
 
@@ -129,7 +123,7 @@ func TestOpenAndCloseLeaveNothing(t *testing.T) {
 	dir := r.current.dir
 	await(t, "a steady number", func() bool { return len(treeOf(t, dir)) > 0 })
 	before := len(treeOf(t, dir))
-	for range 20 {
+	for range 8 {
 		res, err := r.do(t, &browser.OpenRequest{Mutation: control.Mutation{WorkspaceID: testWorkspace}, URL: srv.URL})
 		if err != nil {
 			t.Fatal(err)
@@ -172,6 +166,7 @@ func TestPagesAreCounted(t *testing.T) {
 }
 
 func TestSessionsAreApart(t *testing.T) {
+	t.Parallel()
 	r := common(t)
 	srv := r.site(t, map[string]http.HandlerFunc{"/": func(w http.ResponseWriter, q *http.Request) {
 		_, err := q.Cookie("who")
@@ -203,6 +198,7 @@ func TestSessionsAreApart(t *testing.T) {
 // A permit that is gone before the click leaves the page alone; a person who
 // has taken over is not read where the grant does not reach.
 func TestRevokedAndTakenOver(t *testing.T) {
+	t.Parallel()
 	r := common(t)
 	srv := r.site(t, map[string]http.HandlerFunc{
 		"/":      html(`<title>mine</title><button onclick="document.title='clicked'">Go</button><input aria-label=Field>`),

@@ -14,6 +14,7 @@ import (
 )
 
 func TestFormIsSubmittedOnce(t *testing.T) {
+	t.Parallel()
 	r := common(t)
 	var mu sync.Mutex
 	var got []string
@@ -72,6 +73,7 @@ func TestFormIsSubmittedOnce(t *testing.T) {
 }
 
 func TestFieldsThatRefuse(t *testing.T) {
+	t.Parallel()
 	r := common(t)
 	srv := r.site(t, map[string]http.HandlerFunc{"/": html(`
 		<input aria-label=fixed readonly value=x><button disabled>Off</button><input type=file aria-label=File>
@@ -114,6 +116,7 @@ func TestFieldsThatRefuse(t *testing.T) {
 }
 
 func TestHistoryAndSinglePageApps(t *testing.T) {
+	t.Parallel()
 	r := common(t)
 	srv := r.site(t, map[string]http.HandlerFunc{
 		"/":    html(`<title>One</title><a href=/two>next</a>`),
@@ -160,6 +163,7 @@ func TestHistoryAndSinglePageApps(t *testing.T) {
 }
 
 func TestFrames(t *testing.T) {
+	t.Parallel()
 	r := common(t)
 	clicked := make(chan string, 8)
 	inner := `<button onclick="fetch('/hit?%s')">Inner %s</button><input aria-label="Field %s">`
@@ -208,6 +212,7 @@ func TestFrames(t *testing.T) {
 }
 
 func TestMovingTarget(t *testing.T) {
+	t.Parallel()
 	r := common(t)
 	srv := r.site(t, map[string]http.HandlerFunc{"/": html(`
 		<style>@keyframes m{from{margin-left:0}to{margin-left:600px}} #run{animation:m 1s linear infinite alternate}
@@ -233,6 +238,7 @@ func TestMovingTarget(t *testing.T) {
 }
 
 func TestKeysAndScrolling(t *testing.T) {
+	t.Parallel()
 	r := common(t)
 	var sent atomic.Int32
 	srv := r.site(t, map[string]http.HandlerFunc{

@@ -14,6 +14,7 @@ import (
 // What a page says of its elements decides nothing about whether a person is
 // asked: only tag, type and address do.
 func TestRiskIsNotWhatThePageSays(t *testing.T) {
+	t.Parallel()
 	r := common(t)
 	srv := r.site(t, map[string]http.HandlerFunc{"/": html(`<title>risk</title><form>
 		<button role=tab>tab</button><button role=checkbox>check</button><button role=link>link</button><button role="option textbox">opt</button>
