@@ -13,6 +13,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -103,7 +104,7 @@ func (a *Assembler) Whole(id, name string, arguments json.RawMessage) {
 // Engines disagree on what names a call, so an id decides before an index, and
 // an index before the order of arrival.
 func (a *Assembler) Piece(index *int, id, name, arguments string) {
-	c := a.find(index, id, name)
+	c := a.find(index, id, name, arguments)
 	if c == nil {
 		i := -1
 		if index != nil {
@@ -122,14 +123,24 @@ func (a *Assembler) Piece(index *int, id, name, arguments string) {
 	c.write(arguments)
 }
 
-// find returns the call that a fragment continues, nil when it begins one.
-func (a *Assembler) find(index *int, id, name string) *call {
-	if id != "" {
-		for _, c := range a.calls {
-			if c.id == id {
-				return c
-			}
+// find returns the call that a fragment continues, nil when it begins one. A
+// call that has the id of another one is still a call of its own: merged, the
+// two would be one that nobody made. The turn refuses the second.
+func (a *Assembler) find(index *int, id, name, arguments string) *call {
+	for _, c := range slices.Backward(a.calls) {
+		if id == "" || c.id != id {
+			continue
 		}
+		elsewhere := index != nil && c.index >= 0 && c.index != *index
+		switch {
+		case elsewhere && name == "" && !a.at(*index, id):
+			return c // the index of a piece, not of a call
+		case elsewhere:
+			continue
+		case strings.TrimSpace(arguments) != "" && c.endsBefore(name):
+			return nil
+		}
+		return c
 	}
 	var at *call
 	for i := len(a.calls) - 1; i >= 0 && at == nil; i-- {
@@ -142,10 +153,21 @@ func (a *Assembler) find(index *int, id, name string) *call {
 		return nil
 	case id != "" && at.id != "":
 		return nil // another id at the same index: another call
-	case name != "" && at.name != "" && (name != at.name || json.Valid([]byte(at.args.String()))):
-		return nil // a name again after whole arguments: the next call
+	case at.endsBefore(name):
+		return nil
 	}
 	return at
+}
+
+// at reports whether a call of this id is numbered index.
+func (a *Assembler) at(index int, id string) bool {
+	return slices.ContainsFunc(a.calls, func(c *call) bool { return c.id == id && c.index == index })
+}
+
+// endsBefore reports whether a fragment with this name begins the next call: a
+// name again after whole arguments does, and another name always.
+func (c *call) endsBefore(name string) bool {
+	return name != "" && c.name != "" && (name != c.name || json.Valid([]byte(c.args.String())))
 }
 
 func (a *Assembler) add(index int, id, name string) *call {
