@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"lomi/models"
@@ -56,6 +57,10 @@ func (r *reply) says() bool {
 		}
 	}
 	return false
+}
+
+func (r *reply) thinks() bool {
+	return slices.ContainsFunc(r.parts, func(p models.Part) bool { return p.Kind == models.PartThinking && p.Text != "" })
 }
 
 // think asks the model for one reply and decides what follows from it.
@@ -230,7 +235,7 @@ func (t *Turn) after(ctx context.Context) state {
 		return t.skipAll(ctx, textCutOff, StopMaxTokens, "The reply was cut off at the model's limit; its calls were not run.")
 	case len(calls) > 0:
 		return act
-	case r.finish == models.FinishThinkingOnly || r.finish == models.FinishLength && !r.says():
+	case r.finish == models.FinishThinkingOnly || r.finish == models.FinishLength && !r.says() && r.thinks():
 		return t.thoughtOnly()
 	case r.finish == models.FinishLength:
 		return t.finish(StopMaxTokens, "The reply was cut off at the model's limit.")

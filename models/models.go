@@ -137,8 +137,8 @@ type Delta struct {
 // FinishReason says how one reply ended.
 type FinishReason string
 
-// The finish reasons. FinishLength wins over calls: a reply that was cut off
-// has no call that may run. FinishThinkingOnly is a reply whose budget went
+// The finish reasons. FinishLength wins over calls: those of a reply that was
+// cut off are there to be shown, and are all malformed. FinishThinkingOnly is a reply whose budget went
 // into reasoning, with no answer.
 const (
 	FinishStop         FinishReason = "stop"

@@ -229,22 +229,26 @@ func (a *Assembler) Finish(reason models.FinishReason) ([]models.Delta, error) {
 		out = a.take(a.scan.feed("\ufffd"))
 		a.tail = nil
 	}
-	if reason == models.FinishLength {
-		// A call that the limit cut is not even shown as text: it is neither
-		// an answer nor something to run.
-		a.scan.truncated = true
-	}
 	out = append(out, a.take(a.scan.finish())...)
 	finish := func(r models.FinishReason) ([]models.Delta, error) {
+		for _, c := range a.calls {
+			out = append(out, models.Delta{Kind: models.DeltaCall, Call: a.settle(c)})
+		}
 		return append(out, models.Delta{Kind: models.DeltaFinish, Finish: r}), nil
 	}
 	answered := a.sawText || len(a.calls) > 0
 	switch {
 	case reason == models.FinishRefusal:
+		a.calls = nil
 		return finish(models.FinishRefusal)
 	case !answered && a.sawThinking:
 		return finish(models.FinishThinkingOnly)
 	case reason == models.FinishLength:
+		// The calls leave too, so that a person sees what was not run. None may
+		// run: even one that looks whole may lack what would have come.
+		for _, c := range a.calls {
+			c.malformed = "the reply was cut off at the model's limit"
+		}
 		return finish(models.FinishLength)
 	case !answered:
 		return out, models.ErrEmpty
@@ -252,9 +256,6 @@ func (a *Assembler) Finish(reason models.FinishReason) ([]models.Delta, error) {
 		return out, fmt.Errorf("more than %d tool calls in one reply: %w", maxCalls, models.ErrProtocol)
 	case len(a.calls) == 0:
 		return finish(models.FinishStop)
-	}
-	for _, c := range a.calls {
-		out = append(out, models.Delta{Kind: models.DeltaCall, Call: a.settle(c)})
 	}
 	return finish(models.FinishCalls)
 }

@@ -136,15 +136,19 @@ func TestLeakedText(t *testing.T) {
 	}
 }
 
-func TestFinishLengthKeepsNoCall(t *testing.T) {
-	for _, in := range []string{
-		`ok<tool_call>{"name":"files_read","arguments":{}}</tool_call>`,
-		`ok<tool_call>{"name":"files_read","argum`,
-		"ok\n<function=files_read>\n<parameter=path>\nx",
+// TestFinishLengthRunsNoCall shows the calls of a reply that was cut off, whole
+// or not, and lets none of them run.
+func TestFinishLengthRunsNoCall(t *testing.T) {
+	for in, text := range map[string]string{
+		`ok<tool_call>{"name":"files_read","arguments":{}}</tool_call>`: "ok",
+		`ok<tool_call>{"name":"files_read","argum`:                      "ok",
+		"ok\n<function=files_read>\n<parameter=path>\nx":                "ok",
+		`{"name":"files_read","arguments":{"path":"x`:                   "",
+		"<think>hm</think><tool_call>{\"name\":\"files_read\"":          "",
 	} {
 		got := read(in, 5, models.FinishLength)
-		if got.Finish != models.FinishLength || got.Calls != nil || strings.TrimSpace(got.Text) != "ok" {
-			t.Errorf("%q: got %+v, want its text and length", in, got)
+		if got.Finish != models.FinishLength || len(got.Calls) != 1 || !strings.HasPrefix(got.Calls[0], "!files_read") || strings.TrimSpace(got.Text) != text {
+			t.Errorf("%q: got %+v, want its text, length and a call that must not run", in, got)
 		}
 	}
 }

@@ -58,9 +58,8 @@ const maxHeld = maxArguments + 4<<10
 // back no more than it must: a sentence flows through, and only what may be
 // the beginning of a call waits.
 type scanner struct {
-	known     func(name string) bool
-	offered   bool // tools were offered; without any, nothing is a call
-	truncated bool // the reply was cut by a limit: an unfinished call is dropped
+	known   func(name string) bool
+	offered bool // tools were offered; without any, nothing is a call
 
 	buf     []byte
 	mode    mode
@@ -353,7 +352,6 @@ func (s *scanner) stepCall(final bool) bool {
 	s.drop(n)
 	s.mode, s.midLine = inText, false
 	switch {
-	case found.malformed != "" && s.truncated:
 	case plain:
 		s.plain = append(s.plain, plainCall{found, raw, s.known(found.name)})
 	default:
