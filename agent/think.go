@@ -4,18 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
 	"lomi/models"
 )
 
-// How often a turn tries again. A busy engine is waited for, a little longer
-// each time; the other faults are worth exactly one more try.
+// How often a turn tries again. A busy engine is waited for as long as it asks,
+// else a little longer each time; a wait that a person would not sit through is
+// theirs to decide on. The other faults are worth exactly one more try.
 const (
 	maxRateLimitRetries = 3
 	firstRateLimitWait  = 2 * time.Second
 	rateLimitFactor     = 3
+	longestBusyWait     = 30 * time.Second
 )
 
 // Bounds of one reply, for an engine that streams for ever.
@@ -276,19 +279,43 @@ func (t *Turn) broken(ctx context.Context, err error) state {
 		next, _ := t.compact(ctx, true)
 		return next
 	case errors.Is(err, models.ErrRateLimit) && t.retried.rateLimit < maxRateLimitRetries:
-		return t.waitForEngine(ctx)
+		if after := askedToWait(err); after > longestBusyWait {
+			return t.fail(ctx, tryAgainLater(err, after), fmt.Errorf("reading a reply: %w", err))
+		}
+		return t.waitForEngine(ctx, askedToWait(err))
 	}
 	t.ended.Err = fmt.Errorf("reading a reply: %w", err)
 	return t.skipAll(ctx, textBroken, StopFailed, publicText(err))
 }
 
-func (t *Turn) waitForEngine(ctx context.Context) state {
+// askedToWait is how long a busy engine wants to be left alone, 0 when it did
+// not say.
+func askedToWait(err error) time.Duration {
+	if busy, ok := errors.AsType[*models.BusyError](err); ok {
+		return busy.After
+	}
+	return 0
+}
+
+func tryAgainLater(err error, after time.Duration) string {
+	wait := fmt.Sprintf("%d s", int(after.Seconds()))
+	if after >= 2*time.Minute {
+		wait = fmt.Sprintf("%d min", int(after.Round(time.Minute).Minutes()))
+	}
+	return fmt.Sprintf("%s. It asks to be left alone for %s: try again after %s, or choose another model.",
+		publicText(err), wait, time.Now().Add(after).Format("2 Jan 15:04"))
+}
+
+func (t *Turn) waitForEngine(ctx context.Context, asked time.Duration) state {
 	wait := firstRateLimitWait
 	for range t.retried.rateLimit {
 		wait *= rateLimitFactor
 	}
+	if asked > 0 {
+		wait = asked
+	}
 	t.retried.rateLimit++
-	t.cfg.Recorder.Show(Delta{Status: fmt.Sprintf("the model engine is busy; trying again in %s", wait)})
+	t.cfg.Recorder.Show(Delta{Status: fmt.Sprintf("the model is busy, trying again in %d s", int(math.Ceil(wait.Seconds())))})
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {

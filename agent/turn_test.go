@@ -349,6 +349,51 @@ func TestModelFaults(t *testing.T) {
 	}
 }
 
+// TestBusyEngineIsWaitedForAsItAsks waits no longer than a person would, and
+// says what it waits for.
+func TestBusyEngineIsWaitedForAsItAsks(t *testing.T) {
+	busy := fmt.Errorf("the quota is used up (HTTP 429): %w", models.ErrRateLimit)
+	for _, row := range []struct {
+		after  time.Duration
+		asked  int
+		took   time.Duration
+		status []string
+		says   string
+	}{
+		{0, 4, 26 * time.Second, []string{"2 s", "6 s", "18 s"}, "HTTP 429"},
+		{time.Second, 4, 3 * time.Second, []string{"1 s", "1 s", "1 s"}, "HTTP 429"},
+		{30 * time.Second, 4, 90 * time.Second, []string{"30 s", "30 s", "30 s"}, "HTTP 429"},
+		{31 * time.Second, 1, 0, nil, "left alone for 31 s"},
+		{time.Hour, 1, 0, nil, "left alone for 60 min: try again after 1 Jan 01:00"},
+	} {
+		t.Run(row.after.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fault := error(busy)
+				if row.after > 0 {
+					fault = fmt.Errorf("asking m: %w", &models.BusyError{Err: busy, After: row.after})
+				}
+				b := newBench(t, Limits{}, WindowConfig{}, deltas(fault))
+				start := time.Now()
+				ended := b.turn.Run(t.Context())
+				if ended.Stop != StopFailed || len(b.model.requests) != row.asked || time.Since(start) != row.took {
+					t.Errorf("stop %q after %d requests and %s, want %d and %s", ended.Stop, len(b.model.requests), time.Since(start), row.asked, row.took)
+				}
+				says := strings.ReplaceAll(row.says, "1 Jan 01:00", start.Add(row.after).Format("2 Jan 15:04"))
+				if !strings.Contains(ended.Reason, says) || !errors.Is(ended.Err, models.ErrRateLimit) {
+					t.Errorf("reason %q (%v), want %q in it", ended.Reason, ended.Err, says)
+				}
+				var got []string
+				for _, d := range b.recorder.shown {
+					got = append(got, strings.TrimPrefix(d.Status, "the model is busy, trying again in "))
+				}
+				if fmt.Sprint(got) != fmt.Sprint(row.status) {
+					t.Errorf("shown %q, want %q", got, row.status)
+				}
+			})
+		})
+	}
+}
+
 func TestThinkingIsSwitchedOffForTheRetry(t *testing.T) {
 	b := newBench(t, Limits{}, WindowConfig{}, deltas(nil, thought("hm"), finish(models.FinishThinkingOnly)), says("here"))
 	b.turn.Run(t.Context())

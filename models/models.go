@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"iter"
+	"time"
 )
 
 // Role says who speaks a message.
@@ -196,3 +197,15 @@ var (
 	ErrEmpty       = errors.New("the model gave an empty answer")
 	ErrUnsupported = errors.New("the model does not support this request")
 )
+
+// BusyError is an ErrRateLimit whose engine said when to ask again.
+type BusyError struct {
+	Err   error         // wraps ErrRateLimit
+	After time.Duration // from when the error came, more than 0
+}
+
+// Error implements error.
+func (e *BusyError) Error() string { return e.Err.Error() }
+
+// Unwrap gives the failure itself.
+func (e *BusyError) Unwrap() error { return e.Err }

@@ -202,7 +202,7 @@ func (c *Client) post(idle *guard.Idle, path string, body any) (*lines, error) {
 	if json.Unmarshal(said, &v) == nil && v.Error != "" {
 		said = []byte(v.Error)
 	}
-	return nil, guard.Status(resp.StatusCode, string(said))
+	return nil, guard.Answer(resp, string(said))
 }
 
 // lines reads the JSON lines of one answer.

@@ -20,7 +20,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
@@ -194,11 +193,7 @@ func refuse(req *http.Request, next option.MiddlewareNext) (*http.Response, erro
 	if err != nil && len(body) == 0 {
 		return nil, err
 	}
-	said := errorText(body)
-	if after, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && after > 0 {
-		said += fmt.Sprintf("; it asks to wait %d s", after)
-	}
-	return nil, guard.Status(resp.StatusCode, said)
+	return nil, guard.Answer(resp, errorText(body))
 }
 
 // errorText finds the words in the bodies that servers send for an error: an

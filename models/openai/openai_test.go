@@ -306,3 +306,14 @@ func TestList(t *testing.T) {
 		t.Errorf("got %d models, %v; want %d", len(got), err, maxModels)
 	}
 }
+
+func TestBusyServerSaysWhen(t *testing.T) {
+	url := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Retry-After", "3600")
+		w.WriteHeader(http.StatusTooManyRequests)
+	}))
+	got := modelstest.Collect(t.Context(), t, newClient(t, Config{BaseURL: url}), modelstest.Request("Hi"))
+	if busy, ok := errors.AsType[*models.BusyError](got.Err); !ok || busy.After != time.Hour {
+		t.Errorf("got %v, want a busy server for an hour", got.Err)
+	}
+}

@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -229,6 +230,35 @@ func Snippet(text []byte) string {
 		n++
 	}
 	return b.String()
+}
+
+// Answer maps an HTTP answer that is no reply, like Status, and notes when a busy
+// engine wants to be asked again.
+func Answer(resp *http.Response, said string) error {
+	err := Status(resp.StatusCode, said)
+	if after := retryAfter(resp.Header, time.Now()); after > 0 && errors.Is(err, models.ErrRateLimit) {
+		return &models.BusyError{Err: err, After: after}
+	}
+	return err
+}
+
+// retryAfter reads the header's two forms, seconds and a date, 0 when it is not
+// there or makes no sense. A header that names a year means a day: it only
+// decides that nobody waits for it.
+func retryAfter(header http.Header, now time.Time) time.Duration {
+	const longest = 24 * time.Hour
+	value := strings.TrimSpace(header.Get("Retry-After"))
+	if seconds, err := strconv.ParseFloat(value, 64); err == nil {
+		if !(seconds > 0) { // NaN too
+			return 0
+		}
+		return time.Duration(min(seconds, longest.Seconds()) * float64(time.Second))
+	}
+	at, err := http.ParseTime(value)
+	if err != nil {
+		return 0
+	}
+	return min(max(at.Sub(now), 0), longest)
 }
 
 // Status maps an HTTP status and what the engine said to a failure of the port.

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"lomi/models"
 )
@@ -102,6 +103,27 @@ func TestStatus(t *testing.T) {
 		if got := Status(tt.code, tt.said); !errors.Is(got, tt.want) {
 			t.Errorf("%d %q: got %v, want %v", tt.code, tt.said, got, tt.want)
 		}
+	}
+}
+
+func TestRetryAfter(t *testing.T) {
+	now := time.Date(2026, 3, 1, 10, 0, 0, 0, time.UTC)
+	for value, want := range map[string]time.Duration{
+		"": 0, "6": 6 * time.Second, " 3600 ": time.Hour, "0": 0, "-1": 0, "NaN": 0, "soon": 0, "1.5": 1500 * time.Millisecond,
+		"1e300": 24 * time.Hour, "+Inf": 24 * time.Hour, "Sun, 01 Mar 2026 10:00:20 GMT": 20 * time.Second, "Sun, 01 Mar 2026 09:00:00 GMT": 0,
+	} {
+		if got := retryAfter(http.Header{"Retry-After": {value}}, now); got != want {
+			t.Errorf("%q: got %s, want %s", value, got, want)
+		}
+	}
+	resp := &http.Response{StatusCode: 429, Header: http.Header{"Retry-After": {"6"}}}
+	err := Answer(resp, "slow down")
+	if busy, ok := errors.AsType[*models.BusyError](err); !ok || busy.After != 6*time.Second || !errors.Is(err, models.ErrRateLimit) {
+		t.Errorf("got %v, want %v in 6 s", err, models.ErrRateLimit)
+	}
+	resp.StatusCode = 401
+	if _, ok := errors.AsType[*models.BusyError](Answer(resp, "")); ok {
+		t.Error("a refused key is no busy engine")
 	}
 }
 
