@@ -168,11 +168,16 @@ type tab struct {
 	answer func(logEvent)
 }
 
-// follow opens a tab on a log. It closes with the test.
+// follow opens a tab on a log: on all of a conversation's, on the desk's from
+// where its state stands. It closes with the test.
 func (p *page) follow(log string, answer func(logEvent)) *tab {
 	p.t.Helper()
+	var state struct{ DeskSeq int64 }
+	if log == "desk" {
+		p.do("GET", "/api/state", nil, &state)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
-	ws := p.socket(ctx, "/ws/events", map[string]any{"key": p.key, "subscribe": []any{map[string]any{"log": log, "after": 0}}})
+	ws := p.socket(ctx, "/ws/events", map[string]any{"key": p.key, "subscribe": []any{map[string]any{"log": log, "after": state.DeskSeq}}})
 	f := &tab{t: p.t, answer: answer}
 	var reading sync.WaitGroup
 	reading.Go(func() {
@@ -184,8 +189,17 @@ func (p *page) follow(log string, answer func(logEvent)) *tab {
 				f.mu.Unlock()
 				return
 			}
-			var frame struct{ Event *logEvent }
-			if json.Unmarshal(raw, &frame) != nil || frame.Event == nil {
+			var frame struct {
+				Event  *logEvent
+				Behind bool
+			}
+			if json.Unmarshal(raw, &frame) != nil || frame.Behind {
+				f.mu.Lock()
+				f.err = fmt.Errorf("cut off: %s", raw) // these tests are too short to fall behind
+				f.mu.Unlock()
+				return
+			}
+			if frame.Event == nil {
 				continue
 			}
 			f.mu.Lock()
