@@ -76,21 +76,27 @@ func (c *Client) reply(ctx context.Context, req models.Request, give func(models
 	say := func(progress string) bool {
 		return give(models.Delta{Kind: models.DeltaProgress, Progress: progress})
 	}
-	window, err := c.load(idle, req.Model, c.window(req, details), say)
-	if err != nil {
+	wanted := c.window(req, details)
+	f := first{client: c, idle: idle, model: req.Model, limit: c.firstToken(chat), say: say}
+	// A model that has just answered is not asked about again: the answer would
+	// cost a round trip before each first token.
+	window := c.takeWarmth(loadKey(req.Model, wanted))
+	f.assumed = window > 0
+	if !f.assumed {
+		if window, err = c.load(idle, req.Model, wanted, say); err != nil {
+			return err
+		}
+	}
+	answer, line, err := f.line(chat)
+	if answer != nil {
+		defer answer.close()
+	}
+	if err != nil && answer == nil {
 		return err
 	}
-	if !say("reading the prompt") {
-		return errStopped
-	}
-	idle.Expect(c.firstToken(chat), "waiting for the first token")
-	answer, err := c.post(idle, "/api/chat", chat)
-	if err != nil {
-		return err
-	}
-	defer answer.close()
-	r := reader{client: c, idle: idle, lines: answer, assembler: assemble.New(req.Tools), give: give, window: window}
-	return r.run()
+	r := reader{client: c, idle: idle, lines: answer, assembler: assemble.New(req.Tools), give: give,
+		model: req.Model, wanted: wanted, window: window, assumed: f.assumed}
+	return r.run(line, err)
 }
 
 // firstToken is the wait for the first token of a prompt of this size. Three
@@ -109,6 +115,92 @@ func (c *Client) firstToken(chat *api.ChatRequest) time.Duration {
 	return c.limits.FirstToken + time.Duration(size/3)*c.limits.PerToken
 }
 
+// firstLook is how long a first token may take before a person is told why.
+const firstLook = time.Second
+
+// first waits for the first line of a reply.
+type first struct {
+	client  *Client
+	idle    *guard.Idle
+	model   string
+	assumed bool // that the model is loaded; nobody looked
+	limit   time.Duration
+	say     func(string) bool
+}
+
+// firstLine is what came of asking. Lines is nil when there is no answer.
+type firstLine struct {
+	lines *lines
+	line  chatLine
+	err   error
+}
+
+// line asks and returns the first line. An error with lines is one of reading.
+func (f *first) line(chat *api.ChatRequest) (*lines, chatLine, error) {
+	if !f.say("reading the prompt") {
+		return nil, chatLine{}, errStopped
+	}
+	f.idle.Expect(f.limit, "waiting for the first token")
+	came := make(chan firstLine, 1)
+	go func() { // ends with the request; its result is always received below
+		var l firstLine
+		if l.lines, l.err = f.client.post(f.idle, "/api/chat", chat); l.err == nil {
+			l.err = l.lines.next(&l.line)
+		}
+		came <- l
+	}()
+	if f.assumed {
+		if err := f.watch(came); err != nil {
+			f.idle.Stop()
+			if l := <-came; l.lines != nil {
+				l.lines.close()
+			}
+			return nil, chatLine{}, err
+		}
+	}
+	l := <-came
+	f.idle.Pause() // the reader may take its time
+	return l.lines, l.line, l.err
+}
+
+// watch looks, once a first token takes its time, whether the model is being
+// loaded after all: somebody may have unloaded it. It returns when the line is
+// there to be received, or when loading has been seen to the end.
+func (f *first) watch(came chan firstLine) error {
+	tick := time.NewTicker(firstLook)
+	defer tick.Stop()
+	loading := false
+	for {
+		select {
+		case l := <-came:
+			came <- l // there is room for one
+			return nil
+		case <-tick.C:
+		}
+		ctx, cancel := context.WithTimeout(f.idle.Context(), firstLook) // a token may come meanwhile
+		window, err := f.client.windowOf(ctx, f.model)
+		cancel()
+		switch {
+		case err != nil: // whatever it is, the reply will say it
+			return nil
+		case window > 0 && loading:
+			f.idle.Expect(f.limit, "waiting for the first token")
+			if !f.say("reading the prompt") {
+				return errStopped
+			}
+			return nil
+		case window > 0:
+			return nil
+		case !loading:
+			loading = true
+			f.idle.Expect(f.client.limits.Load, "loading the model")
+			if !f.say("loading the model") {
+				return errStopped
+			}
+		}
+	}
+}
+
 // reader reads the lines of one reply.
 type reader struct {
 	client    *Client
@@ -116,13 +208,15 @@ type reader struct {
 	lines     *lines
 	assembler *assemble.Assembler
 	give      func(models.Delta) bool
+	model     string
+	wanted    int // window
 	window    int
+	assumed   bool // window is from an earlier reply
 }
 
-func (r *reader) run() error {
+// run reads from the first line on.
+func (r *reader) run(line chatLine, err error) error {
 	for {
-		var line chatLine
-		err := r.lines.next(&line)
 		r.idle.Pause() // the reader may take its time
 		if err == nil && line.Error != "" {
 			err = guard.Status(0, string(line.Error))
@@ -141,7 +235,25 @@ func (r *reader) run() error {
 			return r.finish(line) // a second final line is never looked at
 		}
 		r.idle.Expect(r.client.limits.BetweenTokens, "waiting for the next token")
+		line = chatLine{}
+		err = r.lines.next(&line)
 	}
+}
+
+// settleWindow reads the window back when it was only assumed, after the last
+// token, where nobody waits for it, and notes that the model is warm.
+func (r *reader) settleWindow() {
+	if r.assumed {
+		now, err := r.client.windowOf(r.idle.Context(), r.model)
+		if err != nil || now == 0 {
+			return // the next reply looks before it asks
+		}
+		if now != r.window {
+			r.window = now // Ollama gave another one: what it was asked for has to be asked again
+			return
+		}
+	}
+	r.client.keepWarmth(loadKey(r.model, r.wanted), r.window)
 }
 
 // cutOff names an end that came too early.
@@ -172,6 +284,7 @@ func (r *reader) finish(line chatLine) error {
 		reason = models.FinishLength
 	}
 	deltas, err := r.assembler.Finish(reason)
+	r.settleWindow()
 	usage := models.Delta{Kind: models.DeltaUsage, Usage: &models.Usage{
 		InputTokens: line.PromptEvalCount, OutputTokens: line.EvalCount, ContextWindow: r.window,
 	}}

@@ -80,6 +80,7 @@ type Client struct {
 	mu     sync.Mutex
 	facts  map[string]Details // by model name; forgotten when the model is pulled
 	loaded map[string]int     // model name and wanted window: the window Ollama gave
+	warm   warmth             // the last reply that came to its end
 }
 
 var (

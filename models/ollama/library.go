@@ -296,4 +296,5 @@ func (c *Client) forget(model string) {
 			delete(c.facts, name)
 		}
 	}
+	c.warm = warmth{}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/ollama/ollama/api"
 
@@ -75,11 +76,45 @@ func cachePerToken(info map[string]any) uint64 {
 	return size("block_count") * heads * (key + value) * 2
 }
 
+// keepAliveMargin is taken from the time that Ollama keeps a model, for clocks
+// that differ and a reply that takes its time to begin.
+const keepAliveMargin = 5 * time.Minute
+
+// warmth is what the last whole reply tells: the model is in memory with this
+// window until Ollama's time for it is over, or another model needs its place.
+type warmth struct {
+	key    string // of model and wanted window
+	window int
+	until  time.Time
+}
+
+func loadKey(model string, window int) string { return fmt.Sprintf("%s %d", model, window) }
+
+// takeWarmth returns the window of a model that is still in memory as far as
+// this client knows, 0 when it does not know. Whatever is asked meanwhile may
+// change that, so only the end of a reply makes it known again.
+func (c *Client) takeWarmth(key string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	last := c.warm
+	c.warm = warmth{}
+	if last.key != key || !time.Now().Before(last.until) {
+		return 0
+	}
+	return last.window
+}
+
+func (c *Client) keepWarmth(key string, window int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.warm = warmth{key: key, window: window, until: time.Now().Add(keepAlive - keepAliveMargin)}
+}
+
 // load makes sure that the model is in memory with the window and returns the
 // window that is really in force. Loading is a request of its own, so that the
 // minutes it may take have their own limit and are shown as what they are.
 func (c *Client) load(idle *guard.Idle, model string, window int, say func(string) bool) (int, error) {
-	key := fmt.Sprintf("%s %d", model, window)
+	key := loadKey(model, window)
 	c.mu.Lock()
 	given, known := c.loaded[key]
 	c.mu.Unlock()
