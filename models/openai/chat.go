@@ -152,7 +152,7 @@ type arguments string
 // UnmarshalJSON implements json.Unmarshaler.
 func (a *arguments) UnmarshalJSON(data []byte) error {
 	if len(data) > 0 && data[0] == '"' {
-		return (*guard.Text)(a).UnmarshalJSON(data)
+		return (*guard.Text)(a).UnmarshalJSON(assemble.KeepHalves(data))
 	}
 	if string(data) != "null" {
 		*a = arguments(data)

@@ -8,6 +8,8 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"lomi/models"
 )
@@ -46,7 +48,7 @@ func object(raw string) (json.RawMessage, error) {
 	text := strings.TrimSpace(raw)
 	for range 2 { // some engines encode a string that was a string already
 		var inner string
-		if !strings.HasPrefix(text, `"`) || json.Unmarshal([]byte(text), &inner) != nil {
+		if !strings.HasPrefix(text, `"`) || json.Unmarshal(KeepHalves([]byte(text)), &inner) != nil {
 			break
 		}
 		text = strings.TrimSpace(inner)
@@ -64,6 +66,47 @@ func object(raw string) (json.RawMessage, error) {
 		return nil, errors.New(fault(text))
 	}
 	return json.RawMessage(text), nil
+}
+
+// KeepHalves returns a JSON string with another backslash before each \u escape
+// that is half a character. Go's decoder puts a replacement character in its
+// place; this way the escape itself is what comes out, so that arguments which
+// came as a string are still refused for what they hold, and two halves from
+// two pieces of a stream come together again.
+func KeepHalves(data []byte) []byte {
+	if !bytes.Contains(data, []byte(`\u`)) {
+		return data
+	}
+	out := make([]byte, 0, len(data)+8)
+	for i := 0; i < len(data); {
+		n := 1
+		if data[i] == '\\' {
+			n = 2
+			if first := unit(data[i:]); utf16.IsSurrogate(first) {
+				if n = 6; utf16.DecodeRune(first, unit(data[i+6:])) != utf8.RuneError {
+					n = 12
+				} else {
+					out = append(out, '\\')
+				}
+			}
+		}
+		n = min(n, len(data)-i)
+		out = append(out, data[i:i+n]...)
+		i += n
+	}
+	return out
+}
+
+// unit reads the escape \uXXXX at the beginning of data, 0 for none.
+func unit(data []byte) rune {
+	if len(data) < 6 || data[0] != '\\' || data[1] != 'u' {
+		return 0
+	}
+	n, err := strconv.ParseUint(string(data[2:6]), 16, 16)
+	if err != nil {
+		return 0
+	}
+	return rune(n)
 }
 
 // fault says in words for the model where JSON stops being JSON.
@@ -135,7 +178,7 @@ func (t *tool) coerce(arguments json.RawMessage) json.RawMessage {
 // to be changed for that.
 func convert(value json.RawMessage, want string) (json.RawMessage, bool) {
 	var text string
-	isString := json.Unmarshal(value, &text) == nil && len(value) > 0 && value[0] == '"'
+	isString := json.Unmarshal(KeepHalves(value), &text) == nil && len(value) > 0 && value[0] == '"'
 	text = strings.TrimSpace(text)
 	switch want {
 	case "integer":

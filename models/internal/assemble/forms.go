@@ -100,7 +100,7 @@ func (s *scanner) readObject(inner []byte, final bool) (item, int, verdict) {
 	}
 	found, ok := shape(inner[:end])
 	if !ok {
-		why := notValid + "it needs a name and arguments"
+		why := notValid + "it needs one name and one arguments"
 		if !json.Valid(inner[:end]) {
 			why = notValid + fault(string(inner[:end]))
 		}
@@ -167,33 +167,45 @@ func mayBeCall(body []byte) bool {
 		func(key string) bool { return begins(rest, key) })
 }
 
-// shape reads the objects that models write for a call.
+// shape reads the objects that models write for a call. One in which a key is
+// there twice, in whatever case, could be read as two different calls and is
+// none.
 func shape(object []byte) (item, bool) {
-	var v struct {
-		Name       string          `json:"name"`
-		Arguments  json.RawMessage `json:"arguments"`
-		Parameters json.RawMessage `json:"parameters"`
-		Function   json.RawMessage `json:"function"`
-	}
-	if json.Unmarshal(object, &v) != nil {
+	if !json.Valid(object) {
 		return item{}, false
 	}
-	if v.Function != nil && v.Name == "" {
-		if v.Function[0] == '{' {
-			return shape(v.Function)
+	members, err := split(object)
+	if err != nil {
+		return item{}, false
+	}
+	v := map[string]json.RawMessage{}
+	for _, m := range members {
+		key := strings.ToLower(m.name)
+		if _, twice := v[key]; twice {
+			return item{}, false
 		}
-		if json.Unmarshal(v.Function, &v.Name) != nil {
+		v[key] = m.value
+	}
+	var name string
+	if text, ok := v["name"]; ok && json.Unmarshal(text, &name) != nil {
+		return item{}, false
+	}
+	if function, ok := v["function"]; ok && name == "" {
+		if function[0] == '{' {
+			return shape(function)
+		}
+		if json.Unmarshal(function, &name) != nil {
 			return item{}, false
 		}
 	}
-	arguments := v.Arguments
+	arguments := v["arguments"]
 	if arguments == nil {
-		arguments = v.Parameters
+		arguments = v["parameters"]
 	}
-	if v.Name == "" || arguments == nil {
+	if name == "" || arguments == nil {
 		return item{}, false
 	}
-	return item{kind: itemCall, name: v.Name, text: string(arguments)}, true
+	return item{kind: itemCall, name: name, text: string(arguments)}, true
 }
 
 // readFunction reads <function=NAME><parameter=KEY>value</parameter>…</function>.
