@@ -19,6 +19,8 @@ const (
 // one that the ring has overtaken starts over.
 func (t *terminal) attach(ctx context.Context) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
+		t.watch(1)
+		defer t.watch(-1)
 		chunk, cursor := t.snapshot()
 		for {
 			if len(chunk) > 0 && !yield(chunk, nil) {
@@ -41,6 +43,13 @@ func (t *terminal) attach(ctx context.Context) iter.Seq2[[]byte, error] {
 			}
 		}
 	}
+}
+
+// watch counts the tabs.
+func (t *terminal) watch(n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.watchers += n
 }
 
 // snapshot is the kept output, made fit to be the first thing a tab sees.

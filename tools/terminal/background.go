@@ -18,13 +18,13 @@ const (
 	// becomeBound is how long a process that was just started may take to
 	// become the program that it is for, and becomePoll how often it is
 	// looked at.
-	becomeBound = 100 * time.Millisecond
+	becomeBound = 500 * time.Millisecond
 	becomePoll  = 5 * time.Millisecond
 )
 
 // background lists what runs in the terminal besides its shell and what the
-// shell waits for. young says that one of them is still a copy of the shell,
-// which a subshell stays.
+// shell waits for. young says that one of them is becoming a program, or is a copy
+// of the shell that may be about to; a subshell with programs of its own stays one.
 func (t *terminal) background(ctx context.Context) (children []keeper.Child, young bool) {
 	shell := t.proc.PID()
 	before := t.tty.foreground()
@@ -40,8 +40,9 @@ func (t *terminal) background(ctx context.Context) (children []keeper.Child, you
 	})
 	own := strings.Join(append([]string{t.shell.path}, t.shell.args...), " ")
 	for i, c := range children {
+		young = young || halfNamed(c.PID)
 		if c.Command == own {
-			young = true
+			young = young || !waitsForChild(c.PID)
 			children[i].Command = filepath.Base(t.shell.path) + " (subshell)"
 		}
 	}
@@ -54,11 +55,15 @@ func (t *terminal) leftBehind(ctx context.Context) []catalog.BackgroundProcess {
 	defer cancel()
 	ticker := time.NewTicker(becomePoll)
 	defer ticker.Stop()
+	// In the middle of becoming another program a process has half its name,
+	// so what is listed must have been so twice.
 	now, young := t.background(ctx)
-	for young && bound.Err() == nil {
+	for same := len(now) == 0; (young || !same) && bound.Err() == nil; {
 		select {
 		case <-ticker.C:
+			last := now
 			now, young = t.background(ctx)
+			same = slices.Equal(now, last)
 		case <-bound.Done():
 		}
 	}

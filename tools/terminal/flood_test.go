@@ -12,13 +12,13 @@ import (
 )
 
 // flooded is how much the test lets come; the benchmark takes a gigabyte, which
-// lasts more than a minute.
-const flooded = 60_000_000
+// lasts more than a minute. It is twenty times both rings.
+const flooded = 20_000_000
 
 // maxGrowth is how much more memory the whole process may hold while a
 // terminal floods: both rings, what three readers hold, and room for the
 // collector. It is far less than what is printed.
-const maxGrowth = 16 << 20
+const maxGrowth = 8 << 20
 
 func held() uint64 {
 	var m runtime.MemStats

@@ -58,6 +58,9 @@ type Config struct {
 	// TakeOver is called before the bytes of a person are written to a
 	// terminal; resource is "terminal:PANEL". Nil means nobody to tell.
 	TakeOver func(resource string)
+	// Alive reports whether a session is still connected. Nil means that every
+	// one is.
+	Alive func(session string) bool
 	// Instance names the data folder to the keepers, for Sweep.
 	Instance string
 	// Shell is the program to run; empty means $SHELL of Env, then bash.
@@ -88,6 +91,9 @@ func New(cfg Config) (*Manager, error) {
 	if cfg.TakeOver == nil {
 		cfg.TakeOver = func(string) {}
 	}
+	if cfg.Alive == nil {
+		cfg.Alive = func(string) bool { return true }
+	}
 	if cfg.Env == nil {
 		cfg.Env = os.Environ()
 	}
@@ -115,6 +121,7 @@ func (m *Manager) Open(ctx context.Context, workspaceID, title string) (control.
 
 // create adds a panel and starts its shell.
 func (m *Manager) create(ctx context.Context, panel control.Panel, dir, revision string) (*terminal, error) {
+	m.makeRoom(ctx)
 	if err := m.reserve(&panel); err != nil {
 		return nil, err
 	}
@@ -154,7 +161,7 @@ func (m *Manager) reserve(panel *control.Panel) error {
 	case m.closed:
 		return control.Errorf(control.AppClosing, "Lomi is closing")
 	case len(m.terminals)+m.starting >= maxTerminals:
-		return control.Errorf(control.ResourceExhausted, "there are %d terminals; close one first", maxTerminals)
+		return control.Errorf(control.ResourceExhausted, "there are %d terminals in use; use one of them again, or ask the person to close one in the page", maxTerminals)
 	}
 	m.starting++
 	m.made++
@@ -239,6 +246,9 @@ func (m *Manager) Type(ctx context.Context, panelID string, data []byte) error {
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
 	}
+	t.mu.Lock()
+	t.touched = true
+	t.mu.Unlock()
 	m.cfg.TakeOver(t.panel.Resource())
 	t.tty.abort()
 	if err := t.typing(); err != nil {

@@ -88,6 +88,8 @@ type terminal struct {
 	known      map[int]struct{} // background processes that were told of
 	exit       *keeper.Exit
 	closing    bool
+	touched    bool   // a person typed into it
+	watchers   int    // tabs that show it
 	inputLease string // whose input sequence inputLast counts
 	inputLast  uint64
 }

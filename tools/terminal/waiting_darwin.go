@@ -29,6 +29,12 @@ func handedOver(shell int, tty *master) holder {
 // copyOf reports whether a child of a shell may still be a copy of it.
 func copyOf(shell, child int) bool { return programName(child) == programName(shell) }
 
+// halfNamed cannot be seen here.
+func halfNamed(int) bool { return false }
+
+// waitsForChild cannot be seen here.
+func waitsForChild(int) bool { return false }
+
 func programName(group int) string {
 	if group <= 0 {
 		return ""

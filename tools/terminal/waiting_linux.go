@@ -103,6 +103,10 @@ func commandLine(pid int) string {
 	return string(line)
 }
 
+// halfNamed reports whether a process is just becoming another program: it has
+// the name already, but not the arguments.
+func halfNamed(pid int) bool { return commandLine(pid) == "" }
+
 // copyOf reports whether a child of a shell is still a copy of it.
 func copyOf(shell, child int) bool {
 	line := commandLine(child)
