@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -159,12 +160,18 @@ func (d *daemon) takeOver(resource string) {
 	}
 }
 
+// connected reports whether a session is still there.
+func (d *daemon) connected(session string) bool {
+	b := d.engine.Load()
+	return b != nil && slices.ContainsFunc(b.Sessions(), func(s broker.SessionInfo) bool { return s.ID == session })
+}
+
 func (d *daemon) openTools(_ context.Context, e env) error {
 	var err error
 	if d.artifacts, err = broker.OpenArtifacts(d.dir("artifacts"), d.logger); err != nil {
 		return err
 	}
-	if d.terminals, err = terminal.New(terminal.Config{Desk: d.bench, TakeOver: d.takeOver, Instance: d.mark, Logger: d.logger}); err != nil {
+	if d.terminals, err = terminal.New(terminal.Config{Desk: d.bench, TakeOver: d.takeOver, Alive: d.connected, Instance: d.mark, Logger: d.logger}); err != nil {
 		return err
 	}
 	d.closer(d.terminals.Shutdown)
