@@ -41,6 +41,9 @@ const (
 	idleLooks = 3
 	// permitEvery is how often the right to observe is asked for again.
 	permitEvery = 100 * time.Millisecond
+	// silentLooks is how often in a row, at that pace, a shell must be seen to
+	// wait in its line editor before a run that it does not end counts as lost.
+	silentLooks = 50
 )
 
 const (
@@ -70,6 +73,7 @@ type run struct {
 	started    bool // a start mark, or without such marks the echo, was seen
 	ended      bool
 	incomplete bool // the shell asks for more lines
+	passed     bool // the shell came back to its prompt without running anything
 	pressed    bool // Ctrl+C was typed meanwhile
 	blind      bool // and no program had the terminal then
 	exit       *int // nil when no mark told it
@@ -257,6 +261,7 @@ func (t *terminal) follow(ctx context.Context, permit *broker.Permit, r *run) br
 	cancelled := permit.Cancelled()
 	cancelling := false
 	var giveUp <-chan time.Time
+	silent := 0 // looks in a row at a prompt that says nothing
 	for {
 		t.mu.Lock()
 		done, incomplete, started, changed := r.ended, r.incomplete, r.started, t.changes()
@@ -288,6 +293,15 @@ func (t *terminal) follow(ctx context.Context, permit *broker.Permit, r *run) br
 				return t.unknown(r, "A person took over or the lease ended while it ran.")
 			}
 			t.interruptAgain(permit, r)
+			if silent++; !t.atSilentPrompt() {
+				silent = 0
+			}
+			if silent >= silentLooks {
+				t.mu.Lock()
+				t.prompt = promptUnknown
+				t.mu.Unlock()
+				return t.unknown(r, "The shell waits for a line again but did not say how the command ended: it lost its integration. Use another terminal.")
+			}
 		case <-observed.Done():
 			return t.unknown(r, "Lomi stopped watching before the command ended.")
 		}
@@ -349,12 +363,31 @@ func (t *terminal) interruptAgain(permit *broker.Permit, r *run) {
 	}
 }
 
+// atSilentPrompt reports whether the shell itself waits in its line editor. A
+// command may have removed the hooks that tell of its end, and a run must not
+// be waited for until the bound of a day. Where the shell has no editor, a
+// prompt looks like the builtin read, and nothing is concluded.
+func (t *terminal) atSilentPrompt() bool {
+	if t.shell.canonical {
+		return false
+	}
+	canonical, _ := t.tty.lineMode()
+	shell := t.proc.PID()
+	return !canonical && t.tty.foreground() == shell && readsTerminal(shell, t.tty)
+}
+
 // outcome is the result of a run that ended.
 func (t *terminal) outcome(r *run, cancelling bool) broker.Result {
 	t.mu.Lock()
-	exit, pressed := r.exit, r.pressed
+	exit, pressed, passed, shell := r.exit, r.pressed, r.passed, t.exit
 	t.mu.Unlock()
 	switch {
+	case passed:
+		return broker.Result{State: control.StateFailed, Effect: control.EffectNone,
+			Message: "The line held nothing to run: a comment, or only blanks."}
+	case exit == nil && shell != nil && shell.Signal == "" && !shell.Lost:
+		return broker.Result{State: control.StateOutcomeUnknown, Effect: control.EffectUnknown,
+			Message: fmt.Sprintf("The shell itself ended, with exit code %d, before the command's end was seen.", shell.Code)}
 	case exit == nil:
 		return broker.Result{State: control.StateOutcomeUnknown, Effect: control.EffectUnknown,
 			Message: "The shell ended before the command's end was seen."}

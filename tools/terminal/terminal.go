@@ -219,9 +219,16 @@ func (t *terminal) onMark(m mark) {
 		if r != nil && t.begun(r) {
 			code := m.value
 			t.finish(r, &code)
+		} else if r != nil && t.startMarks {
+			// The shell took the line and is about to ask for the next one,
+			// and never said that a command starts.
+			r.passed = true
 		}
 		t.prompt = promptUnknown // until the prompt waits
 	case 'B':
+		if r != nil && r.passed && !r.started {
+			t.finish(r, nil)
+		}
 		t.prompt, t.settled = promptReady, true
 	case 'C':
 		t.beginCommand()
