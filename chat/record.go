@@ -11,9 +11,8 @@ import (
 
 // recorder writes what a turn tells into its conversation's log.
 type recorder struct {
-	log     *Log
-	turn    string
-	message string // of the reply being written
+	log  *Log
+	turn string
 }
 
 // Record implements agent.Recorder.
