@@ -175,7 +175,7 @@ export function PairingCard({ item }: { item: ApprovalItem }) {
   return (
     <Card id={item.id} icon="shield" title="Let this conversation act?" expires={pairing?.expires}>
       <p class="lead">The model asks to use tools for the first time. It gets what you allow here, until you end it.</p>
-      <GrantForm id={item.id} workspaces={info?.workspaceId ? [info.workspaceId] : []} domains={info?.domains.length ? info.domains : ["terminal", "browser"]} only />
+      <GrantForm id={item.id} workspaces={info?.workspaceId ? [info.workspaceId] : []} domains={info?.domains.length ? info.domains : ["terminal", "browser"]} policy={info?.policy} only />
     </Card>
   );
 }
@@ -196,13 +196,14 @@ interface GrantProps {
   workspaces: string[];
   domains: string[];
   only?: boolean; // the workspace is clear from where the question is shown
+  policy?: string | undefined; // what the conversation was begun with
 }
 
 /** Everything that a grant holds, in plain words. */
-export function GrantForm({ id, workspaces, domains, only }: GrantProps) {
+export function GrantForm({ id, workspaces, domains, only, policy: wanted }: GrantProps) {
   const chosen = useSignal(new Set(domains));
   const where = useSignal(new Set(workspaces));
-  const policy = useSignal("ask_for_risk");
+  const policy = useSignal(wanted || "ask_for_risk");
   const origins = useSignal("");
   const ready = useQuiet();
   const all = (desk.value?.workspaces ?? []).filter((w) => !only || workspaces.includes(w.id));
