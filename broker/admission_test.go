@@ -292,7 +292,7 @@ func TestHowEffectsEnd(t *testing.T) {
 		{"an internal error before", false, func() (Result, error) { return Result{}, plain }, control.StateFailed, control.EffectNone, control.AppUnavailable, true},
 		{"an internal error after", true, func() (Result, error) { return Result{}, plain }, control.StateOutcomeUnknown, control.EffectUnknown, control.OutcomeUnknown, false},
 		{"a panic before", false, func() (Result, error) { panic("hunter2") }, control.StateOutcomeUnknown, control.EffectUnknown, control.OutcomeUnknown, false},
-		{"a panic after", true, func() (Result, error) { var m map[string]int; m["x"] = 1; return Result{}, nil }, control.StateOutcomeUnknown, control.EffectUnknown, control.OutcomeUnknown, false},
+		{"a panic after", true, func() (Result, error) { panic("after the start") }, control.StateOutcomeUnknown, control.EffectUnknown, control.OutcomeUnknown, false},
 		{"a foreign kind", true, func() (Result, error) { return Result{Data: fakeData{Kind: "other"}}, nil }, control.StateOutcomeUnknown, control.EffectUnknown, control.OutcomeUnknown, false},
 		{"a result that is too large", true, func() (Result, error) {
 			return Result{Data: fakeData{Kind: "fake", Text: strings.Repeat("a", maxOperationResult)}}, nil
