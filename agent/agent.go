@@ -53,7 +53,8 @@ type Progress struct {
 }
 
 // Approval is a person being asked, with Outcome empty, or having decided:
-// "approved", "denied", "expired". The clock of the turn stands still between
+// "approved", "denied", "expired", or "withdrawn" when it is not asked any
+// more. The clock of the turn stands still between
 // the two.
 type Approval struct {
 	ID      string

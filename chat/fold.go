@@ -255,7 +255,7 @@ func (f *fold) repair() []fact {
 		facts = append(facts, fact{ReplyEnded, replyEndedData{Message: f.reply, Parts: f.parts}})
 	}
 	for _, id := range f.approvals {
-		facts = append(facts, fact{ApprovalSettled, approvalData{ID: id, Outcome: "expired"}})
+		facts = append(facts, fact{ApprovalSettled, approvalData{ID: id, Outcome: withdrawn}})
 	}
 	for _, id := range f.questions {
 		none := ""

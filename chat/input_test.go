@@ -66,7 +66,7 @@ func TestStopWhileInputIsAsked(t *testing.T) {
 		if op := b.broker.receipts[r.Receipt]; op == nil || op.State != control.StateCancelled {
 			t.Errorf("receipt %q is %+v", r.Receipt, op)
 		}
-		if got := last[approvalData](t, b.store, b.conv, ApprovalSettled); got.ID != r.Receipt || got.Outcome != "expired" {
+		if got := last[approvalData](t, b.store, b.conv, ApprovalSettled); got.ID != r.Receipt || got.Outcome != "withdrawn" {
 			t.Errorf("settled %+v", got)
 		}
 		if strings.Contains(b.broker.output.String(), "yes, delete") {

@@ -198,7 +198,7 @@ func (c *sessionCall) settle(op operation, wait time.Duration, tail func() strin
 				op.expired = true
 				return c.giveUp(op, "expired")
 			}
-			left = pollWait
+			left = parkPoll
 		case op.asked && !park.IsZero():
 			deadline = deadline.Add(time.Since(park))
 			park = time.Time{}
@@ -213,7 +213,7 @@ func (c *sessionCall) settle(op operation, wait time.Duration, tail func() strin
 				return c.cancel(op)
 			}
 			if !park.IsZero() {
-				c.tell(agent.Update{Approval: c.approval(op, "expired")})
+				c.tell(agent.Update{Approval: c.approval(op, withdrawn)})
 			}
 			return op, err
 		}
@@ -240,11 +240,15 @@ func decisionOf(op control.Operation) string {
 		return "expired"
 	case op.Code == control.ScopeDenied:
 		return "denied"
-	case op.State == control.StateCancelled:
-		return "expired"
+	case op.State == control.StateCancelled && op.EffectState == control.EffectNone:
+		return withdrawn
 	}
 	return "approved"
 }
+
+// withdrawn is the outcome of a question that nobody has to answer any more:
+// its turn was stopped, or its connection lost. Nobody let it expire.
+const withdrawn = "withdrawn"
 
 // approval is the question as the broker puts it to people.
 func (c *sessionCall) approval(op operation, outcome string) *agent.Approval {
@@ -285,7 +289,7 @@ func (c *sessionCall) cancel(op operation) (operation, error) {
 		err = json.Unmarshal(reply.Data, &op.Operation)
 	}
 	if waiting && op.asked {
-		c.tell(agent.Update{Approval: c.approval(op, "expired")})
+		c.tell(agent.Update{Approval: c.approval(op, decisionOf(op.Operation))})
 	}
 	c.cancelled = err != nil || op.State == control.StateCancelled || !op.State.Settled()
 	c.open = operation{} // once is enough

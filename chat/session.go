@@ -25,6 +25,7 @@ const (
 	callTimeout   = 20 * time.Second       // the broker answers every call within it
 	cancelTimeout = 5 * time.Second        // cancelling an operation after its turn ended
 	pollWait      = time.Second            // of lomi_operation_get, so that progress is shown
+	parkPoll      = 200 * time.Millisecond // the same while a person is asked: the answer is shown at once
 	findPoll      = 100 * time.Millisecond // of lomi_operation_get for a request whose turn ended
 	settleTimeout = 60 * time.Second       // for an operation that nothing else bounds
 )
@@ -306,6 +307,8 @@ func (c *sessionCall) await(conn Conn) (agent.Result, bool) {
 		settled.Outcome = "approved"
 	case errors.Is(err, client.ErrRejected):
 		settled.Outcome = "denied"
+	case c.ctx.Err() != nil:
+		settled.Outcome = withdrawn
 	default:
 		settled.Outcome = "expired"
 	}

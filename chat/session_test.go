@@ -382,7 +382,7 @@ func TestStopWhileAsked(t *testing.T) {
 		b.service.turns.Wait()
 		wantText(t, b.result(), agent.OutcomeCancelled, "did not refuse")
 		checkResults(t, b.store.all(b.conv))
-		if got := last[approvalData](t, b.store, b.conv, ApprovalSettled); got.Outcome != "expired" {
+		if got := last[approvalData](t, b.store, b.conv, ApprovalSettled); got.Outcome != "withdrawn" {
 			t.Errorf("settled %+v", got)
 		}
 	})
