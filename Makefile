@@ -36,6 +36,14 @@ $(UI)/node_modules/.package-lock.json: $(UI)/package-lock.json
 $(UI)/dist/index.html: $(UI)/node_modules/.package-lock.json $(UI_SOURCES)
 	cd $(UI) && npm run --silent build
 
+# install puts lomi where a shell and MCP hosts find it: PREFIX=/usr/local, say.
+PREFIX ?= $(HOME)/.local
+.PHONY: install
+install: build
+	install -d "$(PREFIX)/bin"
+	install -m 755 bin/lomi "$(PREFIX)/bin/lomi"
+	@case ":$$PATH:" in *":$(PREFIX)/bin:"*) ;; *) echo "add $(PREFIX)/bin to your PATH";; esac
+
 run: build
 	@internal/setup/chromium.sh >/dev/null || true
 	./bin/lomi serve

@@ -12,6 +12,9 @@ import (
 // the caller, not of the agent behind it.
 var ErrInvalid = errors.New("invalid ledger request")
 
+// OwnedError says that another process has the store, and which.
+type OwnedError = sqlite.OwnedError
+
 // LossError says that the store is not the one that was last acknowledged. The
 // store stays as it is until a person decides (SetAside).
 type LossError struct {

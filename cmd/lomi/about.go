@@ -183,6 +183,8 @@ func doctor(ctx context.Context, e env, args []string) error {
 			f := finding{"model connection " + c.Name, "ok", strconv.Itoa(len(c.Models)) + " models", ""}
 			if c.Error != "" {
 				f = finding{f.Name, "missing", c.Error, "start the engine, or connect another with lomi model connect"}
+			} else if len(c.Models) == 0 {
+				f.State, f.Fix = "warning", "fetch one: lomi model pull ollama/qwen3:4b"
 			}
 			findings = append(findings, f)
 		}

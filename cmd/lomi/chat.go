@@ -79,7 +79,7 @@ func isTerminal(r any) bool {
 
 // once says one thing and ends with its turn: 0 only for end_turn.
 func (t *talk) once(ctx context.Context) error {
-	var show printer = &plainPrinter{out: t.env.stdout, err: t.env.stderr}
+	var show printer = &plainPrinter{out: t.env.stdout, err: t.env.stderr, answers: t.flags.approve != "ask"}
 	if t.flags.json {
 		show = &jsonPrinter{out: t.env.stdout, conversation: t.id}
 	}

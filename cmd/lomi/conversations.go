@@ -172,6 +172,7 @@ func open(ctx context.Context, e env, args []string) error {
 		if err := newAdmin(o.data).call(ctx, "POST", "/api/logins/revoke", nil, nil); err != nil {
 			return err
 		}
+		fmt.Fprintln(e.stderr, "Every older login has ended; open pages have to log in again.")
 	}
 	if err := newAdmin(o.data).call(ctx, "POST", "/api/login-links", nil, &answer); err != nil {
 		return err

@@ -83,7 +83,11 @@ func run(ctx context.Context, e env, args []string) int {
 	case len(args) > 0 && args[0] == "--mcp":
 		name, rest = "mcp", args[1:]
 	case len(args) > 0 && slices.Contains([]string{"help", "-h", "--help"}, args[0]):
-		help(e.stdout)
+		if i := slices.IndexFunc(commands(), func(c command) bool { return len(args) > 1 && c.name == args[1] }); i >= 0 {
+			commands()[i].help(e.stdout)
+		} else {
+			help(e.stdout)
+		}
 		return exitDone
 	case len(args) > 0 && args[0] == "--version":
 		name, rest = "version", args[1:]

@@ -109,7 +109,11 @@ func listModels(ctx context.Context, s sub) error {
 			where = "leaves this machine"
 		}
 		if len(c.Models) == 0 {
-			rows = append(rows, []string{c.Name + "/", "-", "", c.Error})
+			note := c.Error
+			if note == "" && c.Kind == "ollama" {
+				note = "has no model yet: lomi model pull " + c.Name + "/qwen3:4b"
+			}
+			rows = append(rows, []string{c.Name + "/", "-", "", note})
 		}
 		for _, m := range c.Models {
 			note := strings.TrimSpace(strings.Join([]string{where, m.Note}, " "))

@@ -198,6 +198,7 @@ type plainPrinter struct {
 	out, err io.Writer
 	texts    texts
 	wrote    bool
+	answers  bool // what the turn asks is answered from here
 }
 
 func (p *plainPrinter) show(f frame) error {
@@ -219,7 +220,7 @@ func (p *plainPrinter) show(f frame) error {
 		fmt.Fprintln(p.out)
 		p.wrote = false
 	}
-	if note.text != "" {
+	if asks := f.Event.Kind == "approval.requested"; note.text != "" && !(asks && p.answers) {
 		fmt.Fprintln(p.err, note.sign+" "+plain(note.text))
 	}
 	return nil

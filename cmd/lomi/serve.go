@@ -86,6 +86,11 @@ func startFailure(err error, f serveFlags) error {
 			withHint("nothing was changed; look at " + filepath.Join(f.data, "agent-control")).
 			withHint("put a newer copy back, or set it aside and begin anew with lomi serve --new-ledger")
 	}
+	if owned, ok := errors.AsType[*ledger.OwnedError](err); ok {
+		return failf("Lomi already runs on this data folder: %v", owned).
+			withHint("lomi open prints a link to its page").
+			withHint("another one needs a folder of its own: lomi serve --data DIR --listen 127.0.0.1:0")
+	}
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "listen" {
 		return failf("cannot listen on %s: %v", f.listen, op.Err).withHint("choose another with --listen 127.0.0.1:0")
 	}

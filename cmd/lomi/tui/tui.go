@@ -74,7 +74,7 @@ func (s *Screen) read() {
 // Welcome prints where this conversation is.
 func (s *Screen) Welcome(model, project, id string) {
 	fmt.Fprintf(s.out, "%sLomi%s with %s in %s\n", bold, plain, model, project)
-	fmt.Fprintf(s.out, "%s  Ctrl+C stops a turn, Ctrl+D ends. Go on later with --conversation %s%s\n", dim, id, plain)
+	fmt.Fprintf(s.out, "%s  Ctrl+C stops a turn; at the prompt it ends, as Ctrl+D does. Go on later with --conversation %s%s\n", dim, id, plain)
 }
 
 // Goodbye prints how to come back.

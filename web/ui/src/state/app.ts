@@ -86,7 +86,10 @@ function linked(state: Link): void {
   if (state === "refused") phase.value = "login";
   // The desk's log begins anew with each daemon, and its numbers with it: after
   // a gap the state is the truth. Conversations go on from their last event.
-  if (again) void readState();
+  if (again) {
+    notice.value = null; // it said that Lomi does not answer
+    void readState();
+  }
 }
 
 async function readState(): Promise<boolean> {

@@ -69,7 +69,7 @@ function Banner() {
       )}
       {link.value === "lost" && (
         <p class="banner">
-          <Icon name="reload" /> Connecting to Lomi again… What runs goes on.
+          <Icon name="reload" /> Connecting to Lomi again… If it was stopped, start it with lomi serve.
         </p>
       )}
     </div>

@@ -69,6 +69,11 @@ export function NewDialog() {
           Model
           <ModelSelect label="Model for the conversation" value={model.value} onChange={(m) => (model.value = m)} />
         </label>
+        <p class="sub">
+          <button type="button" class="plain link" onClick={() => (dialog.value = "connect")}>
+            Connect another model…
+          </button>
+        </p>
         <fieldset>
           <legend>Tools to offer</legend>
           {["terminal", "browser"].map((name) => (

@@ -57,6 +57,11 @@ export function ModelPicker() {
   );
 }
 
+function engineWords(ollama: Connection | undefined): string {
+  if (!ollama?.baseURL) return "There is no connection to a model.";
+  return ollama.error ? `Ollama does not answer at ${ollama.baseURL}.` : `Ollama answers at ${ollama.baseURL}, and has nothing to run.`;
+}
+
 /** What a person can do when no model answers. */
 export function NoEngine() {
   const busy = useSignal(false);
@@ -66,19 +71,21 @@ export function NoEngine() {
     await attempt(refreshModels);
     busy.value = false;
   };
+  const answers = ollama !== undefined && !ollama.error;
   const guide = () => void create(desk.value?.workspaces[0]?.projectPath ?? desk.value?.cwd ?? "", "demo/guide", ["terminal", "browser"]);
   return (
     <section class="card" role="group" aria-label="No model engine">
-      <h2>No model engine can be reached</h2>
+      <h2>{answers ? "Ollama has no model yet" : "No model engine can be reached"}</h2>
       <p class="sub" title={ollama?.error}>
-        {ollama?.baseURL ? `Ollama does not answer at ${ollama.baseURL}.` : "There is no connection to a model."} There are three ways on:
+        {engineWords(ollama)} There are three ways on:
       </p>
       <ol class="ways">
         <li>
           <div>
-            <strong>Start or install Ollama</strong>
+            <strong>{answers ? "Fetch a model" : "Start or install Ollama"}</strong>
             <span class="sub">
-              From ollama.com; then fetch a model: <code>ollama pull qwen3:4b</code>
+              {answers ? "In a terminal: " : "From ollama.com; then fetch a model: "}
+              <code>ollama pull qwen3:4b</code>
             </span>
           </div>
           <button type="button" disabled={busy.value} onClick={() => void retry()}>
