@@ -39,6 +39,8 @@ const (
 	// idleLooks how many looks in a row must find it idle.
 	idlePoll  = 4 * time.Millisecond
 	idleLooks = 3
+	// maxPresses bounds how many programs of one cancelled run get a Ctrl+C.
+	maxPresses = 16
 	// permitEvery is how often the right to observe is asked for again.
 	permitEvery = 100 * time.Millisecond
 	// silentLooks is how often in a row, at that pace, a shell must be seen to
@@ -76,6 +78,8 @@ type run struct {
 	passed     bool // the shell came back to its prompt without running anything
 	pressed    bool // Ctrl+C was typed meanwhile
 	blind      bool // and no program had the terminal then
+	group      int  // process group that had the terminal at the last press
+	presses    int  // how often Ctrl+C was typed
 	exit       *int // nil when no mark told it
 	start, end uint64
 	head       []byte
@@ -292,7 +296,7 @@ func (t *terminal) follow(ctx context.Context, permit *broker.Permit, r *run) br
 			if permit.Check() != nil {
 				return t.unknown(r, "A person took over or the lease ended while it ran.")
 			}
-			t.interruptAgain(permit, r)
+			t.interruptAgain(permit, r, cancelling)
 			if silent++; !t.atSilentPrompt() {
 				silent = 0
 			}
@@ -322,12 +326,13 @@ func (t *terminal) interrupt(ctx context.Context, permit *broker.Permit, r *run)
 		if over == startsProgram {
 			bound = startingBound
 		}
-		blind := over != programRuns
+		blind, group := over != programRuns, t.tty.foreground()
 		t.mu.Lock()
 		ended := r.ended
 		press := !ended && (!blind || time.Since(began) >= bound)
 		if press {
-			r.pressed, r.blind = true, blind
+			r.pressed, r.blind, r.group = true, blind, group
+			r.presses++
 		}
 		t.mu.Unlock()
 		if press {
@@ -346,17 +351,25 @@ func (t *terminal) interrupt(ctx context.Context, permit *broker.Permit, r *run)
 }
 
 // interruptAgain presses Ctrl+C for a program that came to the terminal after
-// a blind press went to its shell and was lost there. A program that saw one
-// never gets a second.
-func (t *terminal) interruptAgain(permit *broker.Permit, r *run) {
+// a blind press went to its shell and was lost there. It does the same, when
+// the whole run is being cancelled, for every program that comes after one
+// which ended by itself in the moment of the press: a loop of short programs
+// goes on then. A program that saw one never gets a second.
+func (t *terminal) interruptAgain(permit *broker.Permit, r *run, cancelling bool) {
 	t.mu.Lock()
-	blind := r.blind && !r.ended
+	again := !r.ended && r.pressed && (r.blind || cancelling) && r.presses < maxPresses
+	last := r.group
 	t.mu.Unlock()
-	if !blind || handedOver(t.proc.PID(), t.tty) != programRuns {
+	if !again || handedOver(t.proc.PID(), t.tty) != programRuns {
+		return
+	}
+	group := t.tty.foreground()
+	if group == last {
 		return
 	}
 	t.mu.Lock()
-	r.blind = false
+	r.blind, r.group = false, group
+	r.presses++
 	t.mu.Unlock()
 	if _, err := t.tty.send([]byte(ctrlC), permit.Check, true); err != nil {
 		t.log.Debug("Ctrl+C not pressed again", "panel", t.panel.ID, "err", err)
