@@ -10,9 +10,10 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"sync"
 	"time"
+
+	"lomi/internal/private"
 )
 
 const (
@@ -150,25 +151,7 @@ func (l *logins) save() error {
 	if err != nil {
 		return fmt.Errorf("encoding logins: %w", err)
 	}
-	return writeFile(l.path, raw)
-}
-
-// writeFile replaces a file whole or not at all, readable by its owner only.
-func writeFile(path string, data []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".new-*") // 0600 by itself
-	if err != nil {
-		return fmt.Errorf("writing %s: %w", filepath.Base(path), err)
-	}
-	defer os.Remove(f.Name())
-	_, err = f.Write(data)
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return fmt.Errorf("writing %s: %w", filepath.Base(path), err)
-	}
-	return nil
+	return private.Write(l.path, raw)
 }
 
 func secret() string {

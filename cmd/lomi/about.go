@@ -3,9 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"strconv"
@@ -14,6 +12,7 @@ import (
 
 	"lomi/broker/catalog"
 	"lomi/broker/catalog/short"
+	"lomi/tools/browser"
 )
 
 // versionInfo is what `lomi version` says.
@@ -107,8 +106,12 @@ const probeTimeout = 5 * time.Second
 
 // examine looks at what this machine has. It changes nothing.
 func examine(ctx context.Context) []finding {
+	chromium, err := browser.FindChromium()
+	if err != nil {
+		chromium = "" // program says that it is missing
+	}
 	return []finding{
-		program(ctx, "chromium", findChromium(os.Getenv), "--version", "the browser tools need it: sudo apt-get install chromium"),
+		program(ctx, "chromium", chromium, "--version", "the browser tools need it: sudo apt-get install chromium"),
 		program(ctx, "git", look("git"), "--version", "the git tools need it: sudo apt-get install git"),
 		program(ctx, "bash", look("bash"), "--version", "terminals use the shell in SHELL, else bash"),
 		program(ctx, "adb", look("adb"), "--version", "the Android tools need the SDK's platform tools"),
@@ -135,24 +138,6 @@ func program(ctx context.Context, name, path, flag, fix string) finding {
 	}
 	first, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
 	return finding{name, "ok", first + " at " + path, ""}
-}
-
-// findChromium finds the real browser binary; Debian's wrapper adds flags and
-// prints noise, so the binary behind it comes first.
-func findChromium(getenv func(string) string) string {
-	for _, name := range []string{getenv("LOMI_CHROMIUM"), "/usr/lib/chromium/chromium", "chromium", "chromium-browser",
-		"google-chrome", "google-chrome-stable",
-		"/Applications/Google Chrome.app/Contents/MacOS/Google Chrome", "/Applications/Chromium.app/Contents/MacOS/Chromium"} {
-		if name == "" {
-			continue
-		}
-		if path, err := exec.LookPath(name); err == nil {
-			if abs, err := filepath.Abs(path); err == nil {
-				return abs
-			}
-		}
-	}
-	return ""
 }
 
 func doctor(ctx context.Context, e env, args []string) error {

@@ -166,7 +166,7 @@ func (d *daemon) connected(session string) bool {
 	return b != nil && slices.ContainsFunc(b.Sessions(), func(s broker.SessionInfo) bool { return s.ID == session })
 }
 
-func (d *daemon) openTools(_ context.Context, e env) error {
+func (d *daemon) openTools(context.Context, env) error {
 	var err error
 	if d.artifacts, err = broker.OpenArtifacts(d.dir("artifacts"), d.logger); err != nil {
 		return err
@@ -175,12 +175,13 @@ func (d *daemon) openTools(_ context.Context, e env) error {
 		return err
 	}
 	d.closer(d.terminals.Shutdown)
-	if findChromium(e.getenv) == "" {
+	chromium, err := browser.FindChromium()
+	if err != nil {
 		d.logger.Warn("no chromium found, the browser tools are off")
 		return nil
 	}
 	d.browser, err = browser.New(browser.Config{
-		Dir: d.dir("browser"), Instance: d.mark, Path: findChromium(e.getenv), Desk: d.bench, Artifacts: d.artifacts,
+		Dir: d.dir("browser"), Instance: d.mark, Path: chromium, Desk: d.bench, Artifacts: d.artifacts,
 		TakeOver: d.takeOver, Logger: d.logger,
 		Allow: func(session, origin string) bool {
 			b := d.engine.Load()

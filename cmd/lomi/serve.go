@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"lomi/broker/ledger"
+	"lomi/internal/private"
+	"lomi/tools/browser"
 )
 
 // stopTime is how long an orderly stop may take in all.
@@ -109,7 +111,7 @@ func announce(ctx context.Context, e env, f serveFlags, d *daemon) error {
 		if err != nil {
 			return fmt.Errorf("encoding the ready file: %w", err)
 		}
-		if err := writePrivate(f.ready, raw); err != nil {
+		if err := private.Write(f.ready, raw); err != nil {
 			return fmt.Errorf("writing the ready file: %w", err)
 		}
 	}
@@ -117,7 +119,7 @@ func announce(ctx context.Context, e env, f serveFlags, d *daemon) error {
 	if f.yolo {
 		fmt.Fprintln(e.stdout, "YOLO is on: every client and every command runs without asking.")
 	}
-	if findChromium(e.getenv) == "" {
+	if _, err := browser.FindChromium(); err != nil {
 		fmt.Fprintln(e.stdout, "No Chromium was found: the browser tools are off until one is installed (sudo apt-get install chromium).")
 	}
 	if !f.noOpen && e.getenv("DISPLAY")+e.getenv("WAYLAND_DISPLAY") != "" || !f.noOpen && runtime.GOOS == "darwin" {
@@ -139,20 +141,4 @@ func openInBrowser(ctx context.Context, link string) {
 			go cmd.Wait() // ends with the opener, at the latest with ctx
 		}
 	}
-}
-
-// writePrivate writes a file that only its owner reads, whole or not at all.
-func writePrivate(path string, data []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".lomi-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name())
-	if _, err := f.Write(data); err != nil {
-		return errors.Join(err, f.Close())
-	}
-	if err := f.Close(); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
 }

@@ -9,6 +9,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"lomi/internal/private"
 )
 
 // maxFile is more than 64 connections of 1,000 models take.
@@ -70,17 +72,7 @@ func write(path string, connections []Connection) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("making the folder of the connections: %w", err)
 	}
-	f, err := os.CreateTemp(dir, ".connections-*") // made with 0600
-	if err != nil {
-		return fmt.Errorf("writing the connections: %w", err)
-	}
-	defer os.Remove(f.Name()) // nothing is there any more when all went well
-	_, err = f.Write(append(data, '\n'))
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
+	if err := private.Write(path, append(data, '\n')); err != nil {
 		return fmt.Errorf("writing the connections: %w", err)
 	}
 	if d, err := os.Open(dir); err == nil {
